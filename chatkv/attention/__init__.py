@@ -1,0 +1,1 @@
+"""Paged attention behind one interface: torch on CPUs (and any GPU)."""

@@ -1,0 +1,1 @@
+"""Sessions as trees of messages, and their files."""

@@ -1,0 +1,1 @@
+"""The step loop that joins cache, scheduler, attention and model, in its own thread."""

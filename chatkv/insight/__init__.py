@@ -1,0 +1,1 @@
+"""Cache events folded into what people look at: mirror, snapshots, export."""

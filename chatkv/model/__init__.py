@@ -1,0 +1,1 @@
+"""Checkpoints, tokenizer and chat template, and the decoder's forward."""

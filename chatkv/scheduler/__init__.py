@@ -1,0 +1,1 @@
+"""Who goes first: requests, their states, admission, queue policies, preemption."""
