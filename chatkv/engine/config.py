@@ -1,0 +1,57 @@
+"""Every choice that shapes an engine, in one frozen record. No torch here: the CLI builds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chatkv.errors import ChatkvError
+
+CACHES = ("radix", "none")
+DTYPES = ("auto", "fp32", "bf16")
+MAX_BLOCK_SIZE = 256
+
+
+class EngineError(ChatkvError):
+    """The engine can't start or go on; the message is one line that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What to load and how much memory to give it.
+
+    ``kv_memory`` is in bytes. With neither ``kv_memory`` nor ``num_blocks`` the pool is sized to the
+    machine (see ``engine/sizing.py``).
+    """
+
+    model: str = "smollm2-135m"
+    block_size: int = 16
+    kv_memory: int | None = None
+    num_blocks: int | None = None
+    max_context: int | None = None
+    max_batch_tokens: int = 512
+    dtype: str = "auto"
+    cache: str = "radix"
+    strict: bool = False
+    """Round matches down to whole blocks, as SGLang and vLLM do."""
+    threads: int | None = None
+
+    def validate(self) -> EngineConfig:
+        """Return self; raise EngineError that names the option where a value can't work."""
+        if not 1 <= self.block_size <= MAX_BLOCK_SIZE:
+            raise EngineError(f"--block-size must be 1 to {MAX_BLOCK_SIZE}, got {self.block_size}", exit_code=2)
+        if self.kv_memory is not None and self.num_blocks is not None:
+            raise EngineError("give --kv-memory or --num-blocks, not both", exit_code=2)
+        for name, value in (
+            ("--kv-memory", self.kv_memory),
+            ("--num-blocks", self.num_blocks),
+            ("--max-context", self.max_context),
+            ("--max-batch-tokens", self.max_batch_tokens),
+            ("--threads", self.threads),
+        ):
+            if value is not None and value < 1:
+                raise EngineError(f"{name} must be at least 1, got {value}", exit_code=2)
+        if self.cache not in CACHES:
+            raise EngineError(f"--cache must be one of {', '.join(CACHES)}, got {self.cache!r}", exit_code=2)
+        if self.dtype not in DTYPES:
+            raise EngineError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}", exit_code=2)
+        return self

@@ -1,0 +1,11 @@
+"""The base of every error that a person caused or can mend: one clear line, an exit code, no traceback."""
+
+from __future__ import annotations
+
+
+class ChatkvError(Exception):
+    """``message`` is one line that says what to do. Exit code 2 for usage, 1 for failure."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
