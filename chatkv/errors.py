@@ -9,3 +9,10 @@ class ChatkvError(Exception):
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class UsageError(ChatkvError):
+    """An option or argument that can't be right, found before anything was started."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=2)
