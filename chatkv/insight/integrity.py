@@ -1,0 +1,89 @@
+"""Is a mirror in order? Everything that must hold, counted again from scratch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from chatkv.insight.blockmap import FREE, PRIVATE
+from chatkv.kvcache.events import ROOT
+
+if TYPE_CHECKING:
+    from chatkv.insight.mirror import Mirror
+
+
+def violations(mirror: Mirror) -> list[str]:
+    """What does not hold, in words; empty when all is well."""
+    return [*mirror.faults, *_tree(mirror), *_blocks(mirror), *_rows(mirror)]
+
+
+def _tree(mirror: Mirror) -> list[str]:
+    out = []
+    seen = 0
+    stack = [ROOT]
+    while stack:
+        node = mirror.nodes[stack.pop()]
+        seen += 1
+        for child in (mirror.nodes[child] for child in node.children):
+            stack.append(child.id)
+            if child.parent != node.id:
+                out.append(f"node {child.id} hangs under {node.id} but names {child.parent}")
+            if node.id != ROOT and child.locks > node.locks:
+                out.append(f"node {child.id} has {child.locks} locks, {node.id} above it {node.locks}")
+        if node.locks < 0 or (node.id == ROOT and node.locks):
+            out.append(f"node {node.id} has {node.locks} locks")
+        if node.id != ROOT and not len(node.tokens):
+            out.append(f"node {node.id} has no tokens")
+        if len(node.blocks) != -(-len(node.tokens) // mirror.block_size):
+            out.append(f"node {node.id} has {len(node.tokens)} tokens in {len(node.blocks)} blocks")
+        if node.is_tail and (node.children or len(node.blocks) > 1):
+            out.append(f"node {node.id} is a tail with children or several blocks")
+    if seen != len(mirror.nodes):
+        out.append(f"{len(mirror.nodes) - seen} nodes can't be reached from the root")
+    return out
+
+
+def _blocks(mirror: Mirror) -> list[str]:
+    out = []
+    owner = mirror._blocks.owner
+    expected = np.full(mirror.num_blocks, FREE, np.int64)
+    holders = np.zeros(mirror.num_blocks, np.int64)
+    evictable = 0
+    for node in mirror.nodes.values():
+        expected[node.blocks] = node.id
+        np.add.at(holders, node.blocks, 1)
+        evictable += 0 if node.locks else len(node.blocks)
+    for block in np.flatnonzero(holders > 1).tolist():
+        out.append(f"block {block} is in {holders[block]} nodes")
+    private = owner == PRIVATE
+    for block in np.flatnonzero((owner != expected) & ~(private & (expected == FREE))).tolist():
+        out.append(f"block {block} is kept as {owner[block]}, the tree says {expected[block]}")
+    free = int((owner == FREE).sum())
+    if (free, evictable) != (mirror.free, mirror.evictable):
+        counted = f"counted {free} free, {evictable} evictable"
+        out.append(f"{counted}; kept {mirror.free} and {mirror.evictable}")
+    if mirror.free + mirror.evictable + mirror.protected != mirror.num_blocks or mirror.protected < 0:
+        out.append("free + evictable + protected is not the pool's size")
+    return out
+
+
+def _rows(mirror: Mirror) -> list[str]:
+    out = []
+    privates: set[int] = set()
+    for row in mirror.rows.values():
+        if len(set(row.blocks)) != len(row.blocks):
+            out.append(f"row {row.request} names a block twice")
+        if row.written > len(row.blocks) * mirror.block_size:
+            out.append(f"row {row.request} has {row.written} tokens in {len(row.blocks)} blocks")
+        for block in row.blocks:
+            owner = int(mirror._blocks.owner[block])
+            if owner == FREE:
+                out.append(f"row {row.request} names block {block}, which is free")
+            elif owner == PRIVATE and block in privates:
+                out.append(f"private block {block} is in two rows")
+            elif owner == PRIVATE:
+                privates.add(block)
+            elif not mirror.nodes[owner].locks:
+                out.append(f"row {row.request} names block {block} of node {owner}, which is not locked")
+    return out

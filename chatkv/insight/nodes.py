@@ -1,0 +1,146 @@
+"""The things a mirror holds: nodes of the tree, ghosts of evicted ones, rows, and what a block looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
+
+from chatkv.kvcache.events import Int32Array
+
+
+class BlockState(IntEnum):
+    """What one physical block looks like; the value is what ``Mirror.block_states`` holds."""
+
+    FREE = 0
+    NEW = 1
+    REUSED = 2
+    EVICTED = 3
+    """Free again, evicted a short while ago."""
+    IDLE = 4
+    LOCKED = 5
+    """In a locked node that is neither new nor reused."""
+
+    @property
+    def glyph(self) -> str:
+        """One character that carries the state without colour."""
+        return GLYPHS[self]
+
+
+GLYPHS = ".+=x·#"
+"""``GLYPHS[state]`` for each ``BlockState``."""
+
+
+class Mark(Enum):
+    """What the latest or an open request did to a node."""
+
+    NEW = "new"
+    REUSED = "reused"
+    IDLE = "idle"
+
+    @property
+    def glyph(self) -> str:
+        """``+``, ``=`` or ``·``."""
+        return _MARK_GLYPHS[self]
+
+
+_MARK_GLYPHS = {Mark.NEW: "+", Mark.REUSED: "=", Mark.IDLE: "·"}
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A live node. ``tokens`` int32 ``[n]`` and ``blocks`` int32 ``[m]`` are replaced, never written into."""
+
+    id: int
+    parent: int
+    """-1 for the root."""
+    tokens: Int32Array
+    blocks: Int32Array
+    namespace: str
+    request: int | None
+    """Who stored it; None where no request did."""
+    created_seq: int
+    created_epoch: int
+    last_seq: int
+    used_epoch: int
+    is_tail: bool = False
+    """True: its one block is partly filled."""
+    locks: int = 0
+    hits: int = 0
+    """How many requests started with it (those that resumed after a preemption don't count)."""
+    pinned: bool = False
+    mark: Mark = Mark.IDLE
+    children: list[int] = field(default_factory=list)
+    sessions: set[str] = field(default_factory=set)
+    """Those that stored or reused it."""
+    news: int = 0
+    """How many active requests stored into it; what ``mark`` is made from."""
+    reuses: int = 0
+    """How many active requests reused it; what ``mark`` is made from."""
+
+    @property
+    def glyph(self) -> str:
+        """``+`` new, ``=`` reused, ``#`` locked, ``·`` idle."""
+        return BlockState.LOCKED.glyph if self.mark is Mark.IDLE and self.locks else self.mark.glyph
+
+    @property
+    def state(self) -> BlockState:
+        """What its blocks look like."""
+        if self.reuses:
+            return BlockState.REUSED
+        if self.news:
+            return BlockState.NEW
+        return BlockState.LOCKED if self.locks else BlockState.IDLE
+
+    def copy(self) -> Node:
+        """An independent copy (arrays are shared: nobody writes into them)."""
+        return replace(self, children=self.children.copy(), sessions=self.sessions.copy())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ghost:
+    """What was evicted: a whole node, or (``part``) the end of a node that is still there."""
+
+    node: int
+    parent: int
+    """Where it hung: a live node or another ghost; for a part, the node itself."""
+    path: tuple[int, ...]
+    """Node ids from the root's child down to ``node``, as they were when it was evicted."""
+    tokens: Int32Array
+    blocks: Int32Array
+    part: bool
+    created_seq: int
+    reason: str
+    evicted_seq: int
+    evicted_epoch: int
+    wall: float | None
+    """Wall-clock label of the eviction, seconds since 1970."""
+    sessions: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An open request's row of the block table: logical block → physical block."""
+
+    request: int
+    session: str
+    namespace: str
+    block_size: int
+    prompt_tokens: int
+    """Of this attempt: a resumed request's prompt includes what it had generated."""
+    resumed: bool
+    blocks: list[int] = field(default_factory=list)
+    written: int = 0
+    """Tokens whose KV exists."""
+    reused: int = 0
+    """Tokens reused from the tree at the start."""
+    reused_blocks: int = 0
+    copied: int = 0
+    """Tokens that came by copied slots."""
+
+    def filled(self, logical: int) -> int:
+        """How many tokens the logical block holds: 0 … block size."""
+        return max(0, min(self.block_size, self.written - logical * self.block_size))
+
+    def copy(self) -> Row:
+        """An independent copy."""
+        return replace(self, blocks=self.blocks.copy())
