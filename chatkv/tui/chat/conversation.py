@@ -1,0 +1,205 @@
+"""One session's messages on the screen: a window of them, and the running answer at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.events import Click
+from textual.message import Message as TextualMessage
+from textual.widgets import Static
+
+from chatkv.chat.tree import Message
+from chatkv.text import one_line
+from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, UserView
+from chatkv.tui.sessions.running import Running
+from chatkv.tui.sessions.session import Notice, Session
+
+WINDOW = 24
+"""Messages mounted at first, and more at each "earlier": 200 Markdown widgets take seconds."""
+
+
+class Earlier(Static):
+    """The line above the window that mounts more of the conversation."""
+
+    class Wanted(TextualMessage):
+        """Clicked."""
+
+    def on_click(self, event: Click) -> None:
+        """Mount more."""
+        event.stop()
+        self.post_message(self.Wanted())
+
+
+class ConversationView(VerticalScroll):
+    """Follows its session: ``sync`` brings the widgets in line with it, whatever changed."""
+
+    DEFAULT_CSS = """
+    ConversationView { padding: 0; scrollbar-size-vertical: 1; }
+    ConversationView Earlier { width: 1fr; text-align: center; color: $text-muted; height: 1; }
+    ConversationView Earlier:hover { color: $accent; }
+    ConversationView .empty { color: $text-muted; padding: 1 2; }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll_down", show=False),
+        Binding("k,up", "scroll_up", show=False),
+        Binding("g,home", "top", show=False),
+        Binding("G,end", "end", show=False),
+        Binding("left_square_bracket", "app.sibling(-1)", show=False),
+        Binding("right_square_bracket", "app.sibling(1)", show=False),
+        Binding("y", "app.copy_answer", "Copy", show=False),
+        Binding("e", "app.edit", "Edit", show=False),
+    ]
+
+    def __init__(self, session: Session, who: str) -> None:
+        super().__init__()
+        self.session = session
+        self.who = who
+        self._views: list[MessageView] = []
+        self._live: AnswerView | None = None
+        self._live_of: Running | None = None
+        self._notice: Notice | None = None
+        self._notice_view: NoticeView | None = None
+        self._first: int | None = None
+        self._earlier = Earlier("", markup=False)
+        self._empty = Static("", classes="empty", markup=False)
+        self._lock = asyncio.Lock()
+        self.welcome = ""
+
+    async def on_mount(self) -> None:
+        """Follow the end until the person scrolls up."""
+        await self.mount(self._earlier, self._empty)
+        self.anchor()
+
+    @property
+    def at_end(self) -> bool:
+        """True where nothing lies below what is seen."""
+        return self.scroll_offset.y >= self.max_scroll_y - 1
+
+    async def sync(self) -> None:
+        """Bring the widgets in line with the session. Cheap where nothing changed."""
+        async with self._lock:
+            if not self.is_attached:
+                return
+            path = self.session.conversation.path()
+            await self._settle_live(path)
+            await self._match(path)
+            await self._sync_notice()
+            await self._sync_live()
+            self._sync_lines(path)
+
+    async def show_earlier(self) -> None:
+        """Mount up to ``WINDOW`` more messages above; what is seen stays where it is."""
+        async with self._lock:
+            first = self._first or 0
+            if first == 0:
+                return
+            path = self.session.conversation.path()
+            start = max(0, first - WINDOW)
+            views = [self._view(message) for message in path[start:first]]
+            self._first = start
+            self._views[:0] = views
+            below = self.max_scroll_y - self.scroll_offset.y
+            await self.mount(*views, after=self._empty)
+            self._sync_lines(path)
+
+            def keep_place() -> None:
+                self.scroll_to(y=self.max_scroll_y - below, animate=False)
+
+            self.call_after_refresh(keep_place)
+
+    @on(Earlier.Wanted)
+    async def _on_earlier(self) -> None:
+        await self.show_earlier()
+
+    async def action_top(self) -> None:
+        """To the first mounted message; pressed there, more are mounted."""
+        if self.scroll_offset.y <= 0:
+            await self.show_earlier()
+        self.scroll_home(animate=False)
+
+    def action_end(self) -> None:
+        """To the newest line, and follow it again."""
+        self.anchor()
+
+    def _view(self, message: Message) -> MessageView:
+        if message.role == "assistant":
+            return AnswerView(self.who, message, self._siblings(message))
+        return UserView(message.text, message.id, "you" if message.role == "user" else "system")
+
+    def _siblings(self, message: Message) -> str:
+        ids = [m.id for m in self.session.conversation.siblings(message.id)]
+        return f"{ids.index(message.id) + 1}/{len(ids)} [ ]" if len(ids) > 1 else ""
+
+    async def _settle_live(self, path: list[Message]) -> None:
+        """A live view whose answer is over becomes that message's view, or goes."""
+        if self._live is None or self._live_of is self.session.running:
+            return
+        live, running = self._live, self._live_of
+        self._live = self._live_of = None
+        message = running.message if running else None
+        if message is not None and message.id in {m.id for m in path}:
+            await live.settle(message, self._siblings(message))
+            self._views.append(live)
+        else:
+            await live.remove()
+
+    async def _match(self, path: list[Message]) -> None:
+        """Mount what is missing of the window, remove what is no longer on the path."""
+        if self._first is None or self._first > len(path):
+            self._first = max(0, len(path) - WINDOW)
+        wanted = path[self._first :]
+        same = 0
+        while (
+            same < min(len(wanted), len(self._views)) and self._views[same].message_id == wanted[same].id
+        ):
+            same += 1
+        gone, self._views[same:] = self._views[same:], []
+        if gone:
+            await self.remove_children(gone)
+        fresh = [self._view(message) for message in wanted[same:]]
+        if fresh:
+            anchor = self._views[-1] if self._views else self._empty
+            self._views += fresh
+            await self.mount(*fresh, after=anchor)
+        surplus = len(self._views) - 2 * WINDOW
+        if surplus > 0 and self.at_end:
+            old, self._views[:surplus] = self._views[:surplus], []
+            self._first += surplus
+            await self.remove_children(old)
+
+    async def _sync_live(self) -> None:
+        running = self.session.running
+        if running is None:
+            return
+        if self._live is None:
+            self._live, self._live_of = AnswerView(self.who), running
+            await self.mount(self._live)
+        await self._live.feed(running)
+
+    async def _sync_notice(self) -> None:
+        if self._notice is self.session.notice:
+            return
+        if self._notice_view is not None:
+            await self._notice_view.remove()
+            self._notice_view = None
+        self._notice = self.session.notice
+        if self._notice is not None:
+            self._notice_view = NoticeView(self._notice.text, self._notice.reason)
+            await self.mount(self._notice_view)
+
+    def _sync_lines(self, path: list[Message]) -> None:
+        first = self._first or 0
+        self._earlier.display = first > 0
+        if first > 0:
+            self._earlier.update(f"▲ {first} earlier messages · click, or g twice")
+        system = self.session.conversation.system
+        lines = [f"system: {one_line(system, 300)}"] if system and first == 0 else []
+        if not path and self.session.running is None and self._notice is None:
+            lines.append(self.welcome)
+        self._empty.display = bool(lines)
+        self._empty.update("\n\n".join(lines))

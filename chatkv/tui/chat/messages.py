@@ -1,0 +1,161 @@
+"""One widget a message. What people and models wrote is shown as such: never markup, no controls."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from markdown_it import MarkdownIt
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Markdown, Static
+from textual.widgets.markdown import MarkdownStream
+
+from chatkv.chat.tree import Message
+from chatkv.text import one_line, printable
+from chatkv.tui.chat.figures import answer_line, ending
+from chatkv.tui.sessions.running import Running
+
+SHOWN_CHARACTERS = 4_000
+SHOWN_LINES = 60
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def _parser() -> MarkdownIt:
+    """Without HTML: "<think>" or "<b>" in an answer is text, and must not vanish."""
+    return MarkdownIt("gfm-like", {"html": False})
+
+
+def cut(text: str) -> str:
+    """What is shown of a very long message; the whole of it was sent."""
+    shown = "\n".join(text[:SHOWN_CHARACTERS].split("\n")[:SHOWN_LINES])
+    rest = len(text) - len(shown)
+    return f"{shown}\n… {rest:,} more characters (all of it was sent)" if rest else text
+
+
+class MessageView(Horizontal):
+    """Base: who said it on the left, what was said on the right."""
+
+    DEFAULT_CSS = """
+    MessageView { height: auto; padding: 0 1 0 0; margin: 0 0 1 0; }
+    MessageView > .who { width: 8; padding: 0 0 0 1; color: $text-muted; }
+    MessageView > .said { width: 1fr; height: auto; }
+    UserView > .who { color: $accent; text-style: bold; }
+    UserView > .said { color: $text; }
+    AnswerView > .who { color: $success; text-style: bold; }
+    AnswerView Markdown { padding: 0; margin: 0; background: transparent; }
+    AnswerView Markdown > *:last-child { margin-bottom: 0; }
+    AnswerView .figures { color: $text-muted; margin: 1 0 0 0; height: auto; }
+    AnswerView .figures.empty { display: none; }
+    NoticeView > .said > .question { color: $text-disabled; }
+    NoticeView > .said > .reason { color: $warning; }
+    """
+
+    message_id: str | None = None
+    """None while it is not (or never becomes) a message of the conversation."""
+
+
+class UserView(MessageView):
+    """What the person wrote, as plain text."""
+
+    def __init__(self, text: str, message_id: str | None, who: str = "you") -> None:
+        super().__init__()
+        self.message_id = message_id
+        self._text = printable(cut(text))
+        self._who = who
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._who, classes="who", markup=False)
+        yield Static(Content(self._text), classes="said", markup=False)
+
+
+class NoticeView(MessageView):
+    """A question that got no answer, or an answer that ended badly, and what to do about it."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__()
+        self._text = one_line(text, 200)
+        self._reason = printable(reason)
+
+    def compose(self) -> ComposeResult:
+        yield Static("!", classes="who", markup=False)
+        with Vertical(classes="said"):
+            if self._text:
+                yield Static(Content(self._text), classes="question", markup=False)
+            yield Static(Content(self._reason), classes="reason", markup=False)
+
+
+class AnswerView(MessageView):
+    """An answer as Markdown, streaming or whole, and its line of figures."""
+
+    def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
+        super().__init__()
+        self.message_id = message.id if message else None
+        self._who = who
+        self._markdown = Markdown(
+            printable(message.text) if message else "", parser_factory=_parser, open_links=False
+        )
+        self._figures = Static("", classes="figures empty", markup=False)
+        self._shown = 0
+        self._stream: MarkdownStream | None = None
+        if message:
+            self._show_figures(message, siblings)
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._who, classes="who", markup=False)
+        with Vertical(classes="said"):
+            yield self._markdown
+            yield self._figures
+
+    async def feed(self, running: Running) -> None:
+        """Show what has come since the last call."""
+        await self._write(running.text, whole=False)
+        count = len(running.token_ids)
+        if count == 0:
+            spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
+            what = "waiting for the model to load" if running.request is None else "reading the prompt"
+            self._set_figures(f"{spin} {what} · esc stops")
+        else:
+            speed = running.tokens_per_second
+            rate = f" · {speed:.1f} tok/s" if speed else ""
+            self._set_figures(f"▌ {count} tokens{rate} · esc stops")
+
+    async def settle(self, message: Message, siblings: str = "") -> None:
+        """The answer is over and has become ``message``."""
+        self.message_id = message.id
+        await self._write(message.text, whole=True)
+        await self.stop_stream()
+        self._show_figures(message, siblings)
+
+    async def stop_stream(self) -> None:
+        """End the stream's task; everything written is shown by then."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            await stream.stop()
+
+    async def on_unmount(self) -> None:
+        """A view may go while its answer still runs."""
+        await self.stop_stream()
+
+    async def _write(self, text: str, whole: bool) -> None:
+        end = len(text)
+        if not whole and text.endswith("\r"):
+            end -= 1  # Its newline may be in the next piece.
+        fresh = printable(text[self._shown : end])
+        self._shown = end
+        if fresh:
+            if self._stream is None:
+                self._stream = Markdown.get_stream(self._markdown)
+            await self._stream.write(fresh)
+
+    def _show_figures(self, message: Message, siblings: str) -> None:
+        parts = [
+            siblings,
+            answer_line(message.meta, len(message.token_ids or ())),
+            ending(message.meta),
+        ]
+        self._set_figures(" │ ".join(part for part in parts if part))
+
+    def _set_figures(self, line: str) -> None:
+        self._figures.set_class(not line, "empty")
+        self._figures.update(Content(line))

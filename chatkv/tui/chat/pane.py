@@ -1,0 +1,88 @@
+"""The chat pane: the current session's conversation; others stay mounted, hidden, where they were scrolled."""
+
+from __future__ import annotations
+
+import re
+
+from textual.containers import Container
+from textual.content import Content
+
+from chatkv.text import one_line
+from chatkv.tui.chat.conversation import ConversationView
+from chatkv.tui.sessions.session import Session
+
+KEPT = 6
+"""Conversations kept mounted; going back to one of them is instant."""
+
+WELCOME = """\
+Ask anything below. What this session shares with others is read from the KV cache, not computed again:
+watch it in the tree.
+
+ctrl+n new session   ctrl+o fork this one   f1 all keys"""
+
+
+def short_name(model: str) -> str:
+    """What a model is called in front of its answers: ``SmolLM2-135M`` → ``smol``, ``Qwen3-0.6B`` → ``qwen``."""
+    match = re.match(r"[A-Z]?[a-z]+|[A-Za-z]+", model.rsplit("/", 1)[-1])
+    return match.group(0).lower()[:7] if match else "model"
+
+
+class ChatPane(Container):
+    """Shows one session at a time. ``show`` switches, ``sync`` follows."""
+
+    DEFAULT_CSS = """
+    ChatPane { border: round $panel-lighten-2; border-title-color: $text-muted; }
+    ChatPane:focus-within { border: round $accent; border-title-color: $accent; }
+    ChatPane { border-subtitle-color: $warning; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._views: list[ConversationView] = []
+        self._who = "model"
+
+    @property
+    def view(self) -> ConversationView | None:
+        """The one on the screen."""
+        return self._views[-1] if self._views else None
+
+    def name_model(self, model: str) -> None:
+        """From now on answers are headed by this model's short name."""
+        self._who = short_name(model)
+        for view in self._views:
+            view.who = self._who
+
+    async def show(self, session: Session) -> None:
+        """Put ``session`` on the screen."""
+        view = next((v for v in self._views if v.session is session), None)
+        if view is not None:
+            self._views.remove(view)
+        else:
+            view = ConversationView(session, self._who)
+            view.welcome = WELCOME
+            await self.mount(view)
+        focused = self.view is not None and self.view.has_focus
+        for other in self._views:
+            other.display = False
+        self._views.append(view)
+        view.display = True
+        if focused:
+            view.focus()
+        while len(self._views) > KEPT:
+            await self._views.pop(0).remove()
+        await self.sync()
+
+    async def forget(self, session: Session) -> None:
+        """Its session is gone."""
+        for view in [v for v in self._views if v.session is session]:
+            self._views.remove(view)
+            await view.remove()
+
+    async def sync(self) -> None:
+        """Follow the current session; cheap where nothing changed."""
+        view = self.view
+        if view is None:
+            return
+        await view.sync()
+        self.border_title = Content(f"Chat · {one_line(view.session.name, 40)}")
+        self.border_subtitle = "" if view.at_end else "↓ more below · end"

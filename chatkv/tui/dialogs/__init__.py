@@ -1,0 +1,1 @@
+"""Modal screens: confirm, ask for a line, help."""

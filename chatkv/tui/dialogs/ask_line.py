@@ -1,0 +1,50 @@
+"""Ask for one line of text."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+
+class AskLine(ModalScreen[str | None]):
+    """Dismissed with the line, or None where the person thought better of it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
+
+    DEFAULT_CSS = """
+    AskLine { align: center middle; }
+    AskLine > Vertical {
+        width: 60; max-width: 95%; height: auto; border: round $accent; background: $surface;
+        padding: 0 1; border-title-color: $accent;
+    }
+    AskLine Input { border: none; height: 1; background: $panel; padding: 0 1; }
+    AskLine .keys { color: $text-muted; margin: 1 0 0 0; }
+    """
+
+    def __init__(self, title: str, value: str, limit: int) -> None:
+        super().__init__()
+        self._title = title
+        self._value = value
+        self._limit = limit
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Content(self._title)
+            yield Input(self._value, max_length=self._limit)
+            yield Static("enter keep · esc cancel", classes="keys", markup=False)
+
+    def action_cancel(self) -> None:
+        """Escape."""
+        self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(event.value)

@@ -1,0 +1,244 @@
+"""All open sessions, in order, and every change to them that is kept on disk.
+
+The one owner of this state: widgets show it, the app calls the verbs here. What the store can't
+write is reported through ``report`` as one line and stays in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from chatkv.chat.store import SessionStore
+from chatkv.chat.tree import Conversation, Message, new_id
+from chatkv.engine.messages import Delta, Finished
+from chatkv.errors import ChatkvError
+from chatkv.tui.sessions.running import Running
+from chatkv.tui.sessions.session import Notice, Session
+
+_UNANSWERED = {"aborted": "stopped before the first token"}
+
+
+class SessionBook:
+    """``sessions`` is never empty; ``current`` is the one on the screen."""
+
+    def __init__(self, store: SessionStore, report: Callable[[str], None], system: str | None = None) -> None:
+        self._store = store
+        self._report = report
+        self._system = system
+        self._deleted: list[tuple[int, Session]] = []
+        self.model = ""
+        """Names whose token ids a new answer's are; known once the engine is ready."""
+        self.sessions: list[Session] = [Session(Conversation(system=system))]
+        self.current: Session = self.sessions[0]
+
+    def load(self) -> None:
+        """Take in what the store has, oldest first; the newest one becomes the current one."""
+        conversations, problems = self._store.load_all()
+        for problem in problems:
+            self._report(str(problem))
+        loaded = [Session(c, stored=True, sent=_questions(c)) for c in conversations]
+        if loaded:
+            started = [s for s in self.sessions if s.head is not None or s.draft]
+            self.sessions = loaded + started
+            if self.current not in self.sessions:
+                self.current = loaded[-1]
+
+    def by_key(self, key: str) -> Session | None:
+        """The session the engine calls ``key``; None when it is gone."""
+        return next((s for s in self.sessions if s.key == key), None)
+
+    @property
+    def running(self) -> list[Session]:
+        """Those with an answer on its way."""
+        return [s for s in self.sessions if s.running]
+
+    def switch(self, session: Session) -> None:
+        """Make it the current one."""
+        self.current = session
+        session.unread = False
+
+    def new(self) -> Session:
+        """An empty session, made current. One that is still empty is used again."""
+        for session in self.sessions:
+            if session.head is None and not session.stored and not session.draft and not session.running:
+                self.switch(session)
+                return session
+        session = Session(Conversation(system=self._system))
+        self.sessions.append(session)
+        self.switch(session)
+        return session
+
+    def ask(self, session: Session, text: str) -> Message:
+        """Put the person's ``text`` behind the head (or in place of the message being edited) and save it."""
+        if session.editing is not None:
+            parent = session.conversation.messages[session.editing].parent
+            session.editing = None
+            self.set_head(session, parent)
+        session.notice = None
+        session.sent.append(text)
+        message = Message(new_id(), session.conversation.head, "user", text, None, {"time": time.time()})
+        self._append(session, message)
+        return message
+
+    def set_head(self, session: Session, head: str | None) -> None:
+        """Go on from ``head``."""
+        session.conversation.set_head(head)
+        if session.stored:
+            self._try(lambda: self._store.set_head(session.conversation, head))
+
+    def start(self, session: Session, request: int | None) -> Running:
+        """An answer to the head of ``session`` is on its way; ``request`` None: once the engine is ready.
+
+        Where the head is an answer, it is answered again: a sibling, and the old one stays.
+        """
+        head = session.head
+        if head is None:
+            raise ValueError("there is no message to answer")
+        before = None
+        if head.role == "assistant" and head.parent is not None:
+            before = head.id
+            self.set_head(session, head.parent)
+        session.notice = None
+        session.running = Running(request, session.conversation.head or head.id, before)
+        return session.running
+
+    def add(self, delta: Delta) -> Session | None:
+        """Take in new text; returns its session (None when it is gone)."""
+        session = self.by_key(delta.session)
+        if session is None or session.running is None or session.running.request != delta.request:
+            return None
+        session.running.add(delta)
+        return session
+
+    def finish(self, finished: Finished) -> tuple[Session, str] | None:
+        """An answer is over: save what there is of it.
+
+        Returns its session, and the person's text where nothing came of it (for the prompt; the
+        question then leaves the conversation and stays on the screen as a notice).
+        """
+        session = self.by_key(finished.session)
+        if session is None or session.running is None or session.running.request != finished.request:
+            return None
+        running, session.running = session.running, None
+        running.close(finished)
+        running.over = True
+        if not finished.token_ids and finished.reason != "stop":
+            reason = finished.message or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
+            return session, self._withdraw(session, running, reason)
+        running.message = self._keep(session, running, finished.reason, _meta(finished))
+        if finished.message:
+            session.notice = Notice("", finished.message)
+        session.unread = session is not self.current
+        return session, ""
+
+    def give_up(self, session: Session, reason: str) -> str:
+        """The running answer never reached the engine; ``finish`` says what is returned."""
+        running, session.running = session.running, None
+        if running is None:
+            return ""
+        running.over = True
+        return self._withdraw(session, running, reason)
+
+    def keep_unfinished(self) -> None:
+        """Before quitting: save what has come of every running answer."""
+        for session in self.running:
+            running = session.running
+            if running is not None and running.token_ids:
+                self._keep(session, running, "quit", {})
+            session.running = None
+
+    def rename(self, session: Session, name: str) -> None:
+        """Give it a name. Raises ChatError where nothing printable is left of it."""
+        if session.stored:
+            self._store.rename(session.conversation, name)
+        else:
+            session.conversation = Conversation(name=name, system=session.conversation.system)
+
+    def fork(self, session: Session) -> Session | None:
+        """A new session with the messages up to the head, made current; None without a message to fork at."""
+        if session.conversation.head is None:
+            return None
+        self._ensure_stored(session)
+        conversation = self._store.fork(session.conversation, session.conversation.head)
+        fork = Session(conversation, stored=True, sent=_questions(conversation))
+        self.sessions.insert(self.sessions.index(session) + 1, fork)
+        self.switch(fork)
+        return fork
+
+    def delete(self, session: Session) -> None:
+        """Take it away; ``undelete`` brings it back. Its neighbour becomes current where it was."""
+        if session.stored:
+            self._store.delete(session.conversation)
+        at = self.sessions.index(session)
+        self.sessions.remove(session)
+        self._deleted.append((at, session))
+        if not self.sessions:
+            self.sessions.append(Session(Conversation(system=self._system)))
+        if self.current is session:
+            self.switch(self.sessions[min(at, len(self.sessions) - 1)])
+
+    def undelete(self) -> Session | None:
+        """Bring back the session deleted last and make it current; None when there is none."""
+        if not self._deleted:
+            return None
+        at, session = self._deleted[-1]
+        if session.stored:
+            self._store.undelete(session.conversation)
+        self._deleted.pop()
+        self.sessions.insert(min(at, len(self.sessions)), session)
+        self.switch(session)
+        return session
+
+    def _keep(self, session: Session, running: Running, reason: str, meta: dict[str, object]) -> Message:
+        meta = {**meta, "reason": reason, "model": self.model, "time": time.time()}
+        message = Message(
+            new_id(), running.parent, "assistant", running.text, tuple(running.token_ids), meta
+        )
+        self._append(session, message)
+        return message
+
+    def _withdraw(self, session: Session, running: Running, reason: str) -> str:
+        message = session.conversation.messages[running.parent]
+        again = running.before is not None
+        session.notice = Notice("" if again else message.text, reason)
+        self.set_head(session, running.before if again else message.parent)
+        session.unread = session is not self.current
+        return "" if again else message.text
+
+    def _append(self, session: Session, message: Message) -> None:
+        session.conversation.add(message)
+        self._try(lambda: self._save(session, message))
+
+    def _save(self, session: Session, message: Message) -> None:
+        if session.stored:
+            self._store.append(session.conversation, message)
+        else:
+            self._ensure_stored(session)
+
+    def _ensure_stored(self, session: Session) -> None:
+        """Give a session that was only in memory its file, with everything in it. Raises ChatError."""
+        if not session.stored:
+            session.conversation = self._store.adopt(session.conversation)
+            session.stored = True
+
+    def _try(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except ChatkvError as error:
+            self._report(str(error))
+
+
+def _questions(conversation: Conversation) -> list[str]:
+    return [m.text for m in conversation.path() if m.role == "user"]
+
+
+def _meta(finished: Finished) -> dict[str, object]:
+    return {
+        "prompt_tokens": finished.prompt_tokens,
+        "cached": finished.cached,
+        "copied": finished.copied,
+        "computed": finished.computed,
+        "ttft_s": finished.ttft_s,
+        "decode_s": finished.decode_s,
+    }

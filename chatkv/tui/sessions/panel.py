@@ -1,0 +1,105 @@
+"""The list of sessions at the left of a wide screen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from chatkv.tui.sessions.chips import Chip
+
+
+def row(chip: Chip, width: int) -> Content:
+    """``▸ 1 rust help    ●  71``: number, name, mark and hit rate in ``width`` cells."""
+    hit = "" if chip.hit is None else str(chip.hit)
+    left = f"{'▸' if chip.current else ' '} {chip.number:>2} "
+    right = f" {chip.mark} {hit:>3}"
+    room = max(1, width - cell_len(left) - cell_len(right))
+    name = chip.name if cell_len(chip.name) <= room else set_cell_size(chip.name, room - 1) + "…"
+    return Content(left + set_cell_size(name, room) + right)
+
+
+class SessionPanel(OptionList):
+    """Enter or a click switches; delete asks; ``/`` opens the list with a filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", show=False),
+        Binding("k", "cursor_up", show=False),
+        Binding("g", "first", show=False),
+        Binding("G", "last", show=False),
+        Binding("slash", "app.sessions", "Filter", show=False),
+        Binding("delete", "remove", "Delete", show=False),
+        Binding("u", "app.undelete", "Undo delete", show=False),
+    ]
+
+    DEFAULT_CSS = """
+    SessionPanel, SessionPanel:focus {
+        border: round $panel-lighten-2; background: transparent; padding: 0;
+        border-title-color: $text-muted; border-subtitle-color: $text-muted; scrollbar-size-vertical: 1;
+    }
+    SessionPanel:focus { border: round $accent; border-title-color: $accent; }
+    SessionPanel > .option-list--option { padding: 0; }
+    """
+
+    class Picked(Message):
+        """Switch to the session ``key``."""
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+            super().__init__()
+
+    class DeleteWanted(Message):
+        """The person wants the session ``key`` gone; ask first."""
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+            super().__init__()
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._shown: tuple[tuple[Chip, ...], int] = ((), 0)
+
+    def on_mount(self) -> None:
+        """Name the box."""
+        self.border_title = "Sessions"
+        self.border_subtitle = "/ filter · hit %"
+
+    def on_resize(self) -> None:
+        """The rows are as wide as the box."""
+        self.show(self._shown[0])
+
+    def show(self, chips: tuple[Chip, ...]) -> None:
+        """Show these from now on; the cursor stays on its session."""
+        width = self.scrollable_content_region.width
+        if (chips, width) == self._shown:
+            return
+        self._shown = (chips, width)
+        keep = self.highlighted_key
+        self.set_options([Option(row(chip, width), id=chip.key) for chip in chips])
+        keys = [chip.key for chip in chips]
+        current = next((i for i, chip in enumerate(chips) if chip.current), None)
+        self.highlighted = keys.index(keep) if self.has_focus and keep in keys else current
+
+    @property
+    def highlighted_key(self) -> str | None:
+        """The session under the cursor."""
+        if self.highlighted is None or self.highlighted >= self.option_count:
+            return None
+        return self.get_option_at_index(self.highlighted).id
+
+    def action_remove(self) -> None:
+        """Ask to delete the one under the cursor."""
+        if (key := self.highlighted_key) is not None:
+            self.post_message(self.DeleteWanted(key))
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        if event.option_id is not None:
+            self.post_message(self.Picked(event.option_id))

@@ -1,0 +1,150 @@
+"""The modal list of sessions: filter by name or by what was said, switch, rename, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from chatkv.text import one_line
+from chatkv.tui.sessions.panel import row
+from chatkv.tui.sessions.chips import chips_of
+from chatkv.tui.sessions.session import Session
+
+_AROUND = 24
+
+
+def found(session: Session, wanted: str) -> str | None:
+    """Where ``wanted`` (any case) is in ``session``: "" in its name, a snippet of a message, None nowhere."""
+    needle = wanted.casefold()
+    if needle in session.name.casefold():
+        return ""
+    for message in reversed(session.conversation.path()):
+        at = message.text.casefold().find(needle)
+        if at >= 0:
+            start = max(0, at - _AROUND)
+            return one_line(message.text[start : at + len(wanted) + _AROUND * 2], 56)
+    return None
+
+
+class SessionPicker(ModalScreen[str | None]):
+    """Dismissed with the key of the session to switch to, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Close"),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+        Binding("delete", "remove", "Delete", priority=True),
+        Binding("f2", "rename", "Rename", priority=True),
+        Binding("ctrl+n", "new", "New", priority=True),
+    ]
+
+    DEFAULT_CSS = """
+    SessionPicker { align: center middle; }
+    SessionPicker > Vertical {
+        width: 76; max-width: 95%; height: 80%; max-height: 30;
+        border: round $accent; background: $surface; padding: 0 1; border-title-color: $accent;
+    }
+    SessionPicker Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0; }
+    SessionPicker OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
+    SessionPicker OptionList > .option-list--option { padding: 0; }
+    SessionPicker .keys { height: 1; color: $text-muted; }
+    """
+
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        current: Session,
+        rename: Callable[[str], None],
+        delete: Callable[[str], None],
+        new: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._sessions = sessions
+        self._current = current
+        self._rename, self._delete, self._new = rename, delete, new
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = "Sessions"
+            yield Input(placeholder="filter by name, or by what was said")
+            yield OptionList(markup=False)
+            yield Static("enter open · f2 rename · del delete · ^n new · esc close", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """All of them at first."""
+        self.call_after_refresh(self.refill)
+
+    def on_screen_resume(self) -> None:
+        """Back from a dialog: names may have changed."""
+        self.refill()
+
+    @on(Input.Changed)
+    def refill(self) -> None:
+        """Show the sessions that the filter lets through."""
+        options = self.query_one(OptionList)
+        wanted = self.query_one(Input).value.strip()
+        keep = self._highlighted
+        width = max(20, options.scrollable_content_region.width - 1)
+        rows: list[Option] = []
+        for session, chip in zip(self._sessions, chips_of(self._sessions, self._current, 60), strict=True):
+            where = found(session, wanted) if wanted else ""
+            if where is None:
+                continue
+            text = row(chip, width)
+            if where:
+                text = text + Content(f"\n       …{where}").stylize("dim")
+            rows.append(Option(text, id=session.key))
+        options.set_options(rows)
+        keys = [option.id for option in rows]
+        first = keep if keep in keys else self._current.key if self._current.key in keys else None
+        options.highlighted = keys.index(first) if first is not None else (0 if rows else None)
+
+    @property
+    def _highlighted(self) -> str | None:
+        options = self.query_one(OptionList)
+        at = options.highlighted
+        return None if at is None or at >= options.option_count else options.get_option_at_index(at).id
+
+    def action_move(self, by: int) -> None:
+        """The cursor of the list, while the filter keeps the focus."""
+        options = self.query_one(OptionList)
+        if by > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def action_cancel(self) -> None:
+        """Close without a switch."""
+        self.dismiss(None)
+
+    def action_new(self) -> None:
+        """A new session, and close."""
+        self.dismiss(None)
+        self._new()
+
+    def action_remove(self) -> None:
+        """Delete the one under the cursor (the app asks first)."""
+        if (key := self._highlighted) is not None:
+            self._delete(key)
+
+    def action_rename(self) -> None:
+        """Rename the one under the cursor."""
+        if (key := self._highlighted) is not None:
+            self._rename(key)
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        self.dismiss(self._highlighted)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)

@@ -1,0 +1,84 @@
+"""A session as the app holds it: its conversation, the running answer, what was typed but not sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chatkv.chat.tree import Conversation, Message, new_id
+from chatkv.engine.messages import Turn
+from chatkv.tui.sessions.running import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message that got no answer, and why: ``text`` is what the person wrote, ``reason`` one line."""
+
+    text: str
+    reason: str
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One open session. ``key`` names it towards the engine and never changes."""
+
+    conversation: Conversation
+    key: str = field(default_factory=new_id)
+    stored: bool = False
+    """True once the store has a file of it: an empty session leaves none."""
+    running: Running | None = None
+    unread: bool = False
+    draft: str = ""
+    notice: Notice | None = None
+    editing: str | None = None
+    """Id of the user message that the next one sent replaces."""
+    sent: list[str] = field(default_factory=list)
+    """What the prompt's history walks through."""
+
+    @property
+    def name(self) -> str:
+        """The conversation's name."""
+        return self.conversation.name
+
+    @property
+    def head(self) -> Message | None:
+        """The message a new one is put behind."""
+        conversation = self.conversation
+        return None if conversation.head is None else conversation.messages[conversation.head]
+
+    @property
+    def last_answer(self) -> Message | None:
+        """The newest answer on the way to the head."""
+        return next((m for m in reversed(self.conversation.path()) if m.role == "assistant"), None)
+
+    @property
+    def last_question(self) -> Message | None:
+        """The newest user message on the way to the head."""
+        return next((m for m in reversed(self.conversation.path()) if m.role == "user"), None)
+
+    @property
+    def hit_percent(self) -> int | None:
+        """Share of the last answer's prompt that came out of the cache; None if unknown."""
+        meta: Mapping[str, Any] = answer.meta if (answer := self.last_answer) else {}
+        cached, prompt = meta.get("cached"), meta.get("prompt_tokens")
+        if not isinstance(cached, int) or not isinstance(prompt, int) or prompt <= 0:
+            return None
+        return max(0, min(100, round(100 * cached / prompt)))
+
+    def turns(self, model: str) -> tuple[Turn, ...]:
+        """The conversation up to the head as the engine wants it.
+
+        An answer goes in with the ids that ``model`` sampled, so that its prefix matches exactly.
+        Questions that got no answer are joined with the next one: many chat templates insist that
+        user and assistant take turns.
+        """
+        turns: list[Turn] = []
+        if self.conversation.system is not None:
+            turns.append(Turn("system", self.conversation.system))
+        for message in self.conversation.path():
+            if turns and message.role == "user" and turns[-1].role == "user":
+                turns[-1] = Turn("user", f"{turns[-1].text}\n\n{message.text}")
+            else:
+                turns.append(Turn(message.role, message.text, message.ids_for(model)))
+        return tuple(turns)
