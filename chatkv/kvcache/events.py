@@ -91,7 +91,8 @@ class BlocksAllocated(Event):
 class SlotsCopied(Event):
     """The first ``tokens`` slots of block ``source`` were copied into ``target`` (the row's last block).
 
-    They count as written. ``node`` owns ``source`` (None where another request's row owns it: a fork).
+    They count as written. ``node`` owns ``source``; its whole path was last used now (None where
+    another request's row owns it: a fork).
     """
 
     request: int
@@ -112,6 +113,8 @@ class TokensWritten(Event):
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class NodeStored(Event):
     """Private → tree: a new leaf ``node`` under ``parent`` owns ``blocks``, which stay in the row.
+
+    Storing and extending are uses of the whole path.
 
     ``len(tokens)`` is a whole number of blocks, or, for a *tail*, less than one block.
     ``request`` is None where a node was put in without a request (tests, traces).
@@ -151,7 +154,10 @@ class NodeSplit(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PathLocked(Event):
-    """Lock count +1 on ``node`` and every node above it (root excepted): they can't be evicted."""
+    """Lock count +1 on ``node`` and every node above it (root excepted): they can't be evicted.
+
+    Locking and unlocking are uses: every node on the path was last used now.
+    """
 
     node: int
     request: int | None
@@ -159,10 +165,18 @@ class PathLocked(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PathUnlocked(Event):
-    """Lock count -1 on ``node`` and every node above it (root excepted)."""
+    """Lock count -1 on ``node`` and every node above it (root excepted); a use, as locking is."""
 
     node: int
     request: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PathUsed(Event):
+    """Every node on the path to ``node`` was last used now, without a request; ``hit`` counts one hit each."""
+
+    node: int
+    hit: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -183,8 +197,9 @@ class NodeEvicted(Event):
     """Tree → free: leaf ``node`` left the tree and its ``blocks`` are free.
 
     ``reason``: ``room`` (blocks were asked for), ``superseded`` (a tail whose tokens are now also
-    in a fuller block). ``rank`` is its place among the evictable leaves (1 = first to go),
-    ``age`` the clock ticks since it was last used, ``request`` who asked.
+    in a fuller block). It was taken as number ``rank`` of this eviction (1 = first), as the first in
+    the strategy's order over ``leaves`` evictable leaves; ``age`` is the clock ticks since it was
+    last used, ``request`` who asked for room.
     """
 
     node: int
@@ -195,6 +210,7 @@ class NodeEvicted(Event):
     rank: int
     age: int
     request: int | None
+    leaves: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -209,6 +225,7 @@ class NodeTrimmed(Event):
     rank: int
     age: int
     request: int | None
+    leaves: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -282,11 +299,6 @@ class EventLog:
         self.clock += 1
         if self._sink is not None:
             self._sink(kind(seq=self.clock, **values))
-
-    def tick(self) -> int:
-        """Advance the clock without a record (a use that changes nothing else) and return it."""
-        self.clock += 1
-        return self.clock
 
 
 def as_dict(event: Event) -> dict[str, Any]:

@@ -1,0 +1,255 @@
+"""A KV cache as a request sees it: open, grow, commit, close. What is reused differs by subclass.
+
+    scheduler ──open/grow/close──▶ KVCache ──take/drop──▶ BlockPool   (who names which block)
+    engine ────commit────────────▶    │    ──lock/store─▶ RadixTree … (what can be found again)
+                                      └──────emit──────▶ EventLog    (what people see)
+
+Rules (conformance cases in brackets): a lookup covers ``prompt[:-1]`` at most [Q1]; a block becomes
+findable only after its KV has been written; the KV of the last sampled token does not exist [Q2].
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from chatkv.kvcache import events as ev
+from chatkv.kvcache.errors import CacheError, DuplicateRequestError, IntegrityError, UnknownRequestError
+from chatkv.kvcache.events import EventLog, Int32Array
+from chatkv.kvcache.pool import BlockPool
+from chatkv.kvcache.table import Row
+
+
+class Copy(NamedTuple):
+    """The first ``tokens`` slots of ``source`` must be copied to ``target`` before the next forward."""
+
+    source: int
+    target: int
+    tokens: int
+
+
+class Opened(NamedTuple):
+    """``cached`` prompt tokens need no prefill; ``copied`` of them hold once ``copies`` are carried out."""
+
+    cached: int
+    copied: int
+    copies: tuple[Copy, ...]
+
+
+def blocks_for(tokens: int, block_size: int) -> int:
+    """How many blocks ``tokens`` tokens need."""
+    return -(-tokens // block_size)
+
+
+class KVCache(ABC):
+    """Rows over one pool. Not thread-safe: one thread owns it.
+
+    Raises ValueError for a pool or block size below 1.
+    """
+
+    kind: str
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        strict: bool = False,
+        eviction: str = "lru",
+        grain: str = "node",
+        log: EventLog | None = None,
+    ) -> None:
+        if block_size < 1:
+            raise ValueError(f"block_size must be at least 1, got {block_size}")
+        self.pool = BlockPool(num_blocks)
+        self.block_size = block_size
+        self.strict = strict
+        self.log = log or EventLog()
+        self.rows: dict[int, Row] = {}
+        self.log.emit(
+            ev.CacheCreated,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            cache=self.kind,
+            eviction=eviction,
+            grain=grain,
+            strict=strict,
+        )
+
+    # --- counts -----------------------------------------------------------------------------------
+
+    @property
+    def num_blocks(self) -> int:
+        """The size of the pool in blocks: always ``free + evictable + protected``."""
+        return self.pool.num_blocks
+
+    @property
+    def free(self) -> int:
+        """Blocks that hold nothing."""
+        return self.pool.num_free
+
+    @property
+    @abstractmethod
+    def evictable(self) -> int:
+        """Blocks that hold a cached prefix nobody uses now."""
+
+    @property
+    def protected(self) -> int:
+        """Blocks that a request uses."""
+        return self.num_blocks - self.free - self.evictable
+
+    def row(self, request: int) -> Row:
+        """The row of ``request``. Raises UnknownRequestError."""
+        try:
+            return self.rows[request]
+        except KeyError:
+            raise UnknownRequestError(f"request {request} has no row in the block table") from None
+
+    # --- the life of a request --------------------------------------------------------------------
+
+    @abstractmethod
+    def peek(self, prompt: npt.ArrayLike, namespace: str = "") -> int:
+        """How many tokens of ``prompt`` would be reused now; changes nothing, not even recency."""
+
+    def open(
+        self,
+        request: int,
+        prompt: npt.ArrayLike,
+        *,
+        session: str = "",
+        namespace: str = "",
+        resumed: bool = False,
+        headroom: int = 0,
+    ) -> Opened | None:
+        """Give ``request`` a row that starts with its longest cached prefix, locked.
+
+        None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
+        others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
+        ValueError for an empty prompt.
+        """
+        if request in self.rows:
+            raise DuplicateRequestError(f"request {request} already has a row in the block table")
+        tokens = np.ascontiguousarray(prompt, dtype=np.int32)
+        if tokens.ndim != 1 or len(tokens) == 0:
+            raise ValueError("a prompt needs at least one token")
+        row = Row(request, session, namespace, len(tokens))
+        if not self._fits(row, tokens, headroom):
+            return None
+        self.log.emit(
+            ev.RequestOpened,
+            request=request,
+            session=session,
+            namespace=namespace,
+            prompt_tokens=len(tokens),
+            resumed=resumed,
+        )
+        self.rows[request] = row
+        return self._reuse(row, tokens)
+
+    def grow(self, request: int, tokens: int) -> bool:
+        """Make room in the row for ``tokens`` tokens in all, evicting where needed.
+
+        False, with nothing changed, where even evicting everything idle would not do.
+        """
+        row = self.row(request)
+        need = blocks_for(tokens, self.block_size) - len(row.blocks)
+        if need <= 0:
+            return True
+        if need > self.free + self.evictable:
+            return False
+        if need > self.free:
+            self._evict(need - self.free, request)
+        blocks = self.pool.take(need)
+        self.log.emit(ev.BlocksAllocated, request=request, logical=len(row.blocks), blocks=blocks)
+        row.blocks.extend(blocks)
+        return True
+
+    def commit(self, request: int, tokens: npt.ArrayLike) -> None:
+        """The KV of the row's next ``tokens`` (int32 [n]) has been written; full blocks become findable.
+
+        Raises CacheError where the row has no room for them.
+        """
+        row = self.row(request)
+        new = np.ascontiguousarray(tokens, dtype=np.int32)
+        room = len(row.blocks) * self.block_size - len(row.tokens)
+        if len(new) > room:
+            raise CacheError(
+                f"request {request}: {len(new)} tokens committed, but its row has room for {room}"
+            )
+        row.tokens.extend(new)
+        self.log.emit(ev.TokensWritten, request=request, count=len(new))
+        self._publish(row)
+
+    def close(self, request: int, reason: str) -> None:
+        """End the row: locks go, its own blocks are kept by the cache or freed.
+
+        ``reason``: ``finished`` and ``aborted`` keep all written KV findable; ``preempted`` frees the
+        row's own blocks at once, because the room is needed now [Q7].
+        """
+        row = self.row(request)
+        if reason != "preempted":
+            self._keep_tail(row)
+        own = row.blocks.array[row.published :].copy()
+        shared = row.blocks.array[: row.published].copy()
+        del self.rows[request]
+        self.pool.drop(shared)
+        if len(own):
+            self.pool.drop(own)
+            self.log.emit(ev.BlocksFreed, request=request, blocks=own, reason=reason)
+        self._unlock(row)
+        self.log.emit(ev.RequestClosed, request=request, reason=reason)
+
+    @abstractmethod
+    def clear(self) -> bool:
+        """Forget everything cached. False, with nothing changed, while any row is open [B20]."""
+
+    # --- integrity --------------------------------------------------------------------------------
+
+    def check_integrity(self) -> None:
+        """Raise IntegrityError unless each block is in one place and all counts agree."""
+        self.pool.check()
+        refs = np.zeros(self.num_blocks, dtype=np.int64)
+        for row in self.rows.values():
+            blocks = row.blocks.array
+            if len(np.unique(blocks)) != len(blocks):
+                raise IntegrityError(f"request {row.request} names a block twice: {blocks.tolist()}")
+            np.add.at(refs, blocks, 1)
+            if len(row.tokens) > len(blocks) * self.block_size:
+                raise IntegrityError(f"request {row.request} has more tokens than its blocks hold")
+            own = blocks[row.published :]
+            if self.pool.cached[own].any():
+                raise IntegrityError(f"request {row.request} calls cached blocks its own: {own.tolist()}")
+        if not np.array_equal(refs, self.pool.refs):
+            raise IntegrityError("reference counts differ from the rows that name each block")
+        if min(self.free, self.evictable, self.protected) < 0:
+            raise IntegrityError(f"free {self.free}, evictable {self.evictable}, protected {self.protected}")
+        idle = int(np.count_nonzero(self.pool.cached & (self.pool.refs == 0)))
+        if self.free + idle + int(np.count_nonzero(refs)) != self.num_blocks:
+            raise IntegrityError("free + cached + used is not the size of the pool")
+        self._check()
+
+    # --- what a subclass decides ------------------------------------------------------------------
+
+    @abstractmethod
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool: ...
+
+    @abstractmethod
+    def _reuse(self, row: Row, prompt: Int32Array) -> Opened: ...
+
+    @abstractmethod
+    def _evict(self, num_blocks: int, request: int | None) -> None: ...
+
+    @abstractmethod
+    def _publish(self, row: Row) -> None: ...
+
+    @abstractmethod
+    def _keep_tail(self, row: Row) -> None: ...
+
+    @abstractmethod
+    def _unlock(self, row: Row) -> None: ...
+
+    @abstractmethod
+    def _check(self) -> None: ...

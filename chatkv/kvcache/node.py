@@ -1,0 +1,127 @@
+"""A node of the radix tree, and comparing runs of token ids."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+import numpy as np
+
+from chatkv.kvcache.events import Int32Array
+
+EMPTY: Int32Array = np.empty(0, dtype=np.int32)
+
+
+def common_prefix(a: Int32Array, b: Int32Array) -> int:
+    """How many leading tokens ``a`` and ``b`` share; whole-array comparison, no loop over tokens."""
+    n = min(len(a), len(b))
+    if n == 0:
+        return 0
+    differs = a[:n] != b[:n]
+    first = int(differs.argmax())
+    return first if differs[first] else n
+
+
+class Node:
+    """A run of tokens and the blocks with their KV.
+
+    ``len(tokens)`` is a whole number of blocks, except in a *tail*: a leaf of one block that is only
+    partly filled. ``children`` is keyed by the bytes of a child's first block of tokens (a tail's: of
+    all its tokens); ``order`` holds the same keys sorted where partial matches are wanted: the keys
+    that share most with a query are its neighbours there.
+    """
+
+    __slots__ = (
+        "blocks",
+        "children",
+        "created",
+        "hits",
+        "id",
+        "last",
+        "locks",
+        "namespace",
+        "offered",
+        "order",
+        "owner",
+        "parent",
+        "pinned",
+        "priority",
+        "tokens",
+    )
+
+    def __init__(
+        self, id: int, parent: Node | None, tokens: Int32Array, blocks: Int32Array, now: int, namespace: str
+    ) -> None:
+        self.id = id
+        self.parent = parent
+        self.tokens = tokens
+        self.blocks = blocks
+        self.children: dict[bytes, Node] = {}
+        self.order: list[bytes] = []
+        self.locks = 0
+        self.hits = 0
+        self.priority = 0
+        self.pinned = False
+        self.last = now
+        self.created = now
+        self.namespace = namespace
+        self.owner: int | None = None
+        """The request that may still extend this leaf in place."""
+        self.offered = False
+        """Whether the queue of evictable leaves holds an entry for this node."""
+
+    def __repr__(self) -> str:
+        return f"Node({self.id}, {len(self.tokens)} tokens, {len(self.blocks)} blocks, locks {self.locks})"
+
+    def key(self, block_size: int) -> bytes:
+        """Under which key the parent holds this node."""
+        return self.tokens[:block_size].tobytes()
+
+    def is_tail(self, block_size: int) -> bool:
+        """True for a leaf of one partly filled block."""
+        return 0 < len(self.tokens) < block_size
+
+    def add_child(self, key: bytes, child: Node, ordered: bool) -> None:
+        """Hold ``child`` under ``key``."""
+        self.children[key] = child
+        if ordered:
+            insort(self.order, key)
+
+    def drop_child(self, key: bytes, ordered: bool) -> None:
+        """Let go of the child under ``key``."""
+        del self.children[key]
+        if ordered:
+            del self.order[bisect_left(self.order, key)]
+
+    def closest_child(self, tokens: Int32Array, block_size: int) -> tuple[Node | None, int]:
+        """The child that shares most leading tokens with ``tokens``, and how many (under one block).
+
+        Byte order sorts keys so that those with the longest common prefix are adjacent.
+        """
+        if not self.order or len(tokens) == 0:
+            return None, 0
+        probe = tokens[:block_size]
+        at = bisect_left(self.order, probe.tobytes())
+        best: Node | None = None
+        most = 0
+        for key in self.order[max(at - 1, 0) : at + 1]:
+            child = self.children[key]
+            shared = common_prefix(child.tokens[:block_size], probe)
+            if shared > most:
+                best, most = child, shared
+        return best, most
+
+    def tail_within(self, key: bytes) -> Node | None:
+        """The tail child whose tokens are a proper prefix of ``key``, if there is one.
+
+        No tail is a prefix of a sibling (the tree sees to it), so it can only be the left neighbour.
+        """
+        at = bisect_left(self.order, key)
+        if at == 0:
+            return None
+        left = self.order[at - 1]
+        return self.children[left] if len(left) < len(key) and key.startswith(left) else None
+
+    def covers(self, key: bytes) -> bool:
+        """Whether a child's first block already begins with the tokens of ``key``."""
+        at = bisect_left(self.order, key)
+        return at < len(self.order) and self.order[at].startswith(key)

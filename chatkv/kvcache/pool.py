@@ -1,0 +1,103 @@
+"""The block pool: which physical blocks are free, and how many rows name each (PagedAttention).
+
+    free ──take──▶ named by a row (refs ≥ 1) ──drop──▶ refs 0 ──▶ free
+                        │                                  └──▶ stays, if the cache keeps it
+                        └─keep─▶ cached (a prefix cache owns it as well) ─forget─▶ free
+
+A block is free exactly when no row names it and no prefix cache keeps it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chatkv.kvcache.errors import IntegrityError, ReleaseError
+from chatkv.kvcache.events import Int32Array
+
+
+class BlockPool:
+    """``num_blocks`` physical blocks, ids ``0 … num_blocks - 1``; all operations take int32 arrays.
+
+    The free blocks are a ring, first in first out: blocks are reused as late as possible, so that a
+    picture of the pool stays readable. Taking or returning ``n`` blocks is O(n) in numpy.
+    Raises ValueError for a pool without blocks.
+    """
+
+    __slots__ = ("_head", "_ring", "cached", "num_blocks", "num_free", "refs")
+
+    def __init__(self, num_blocks: int) -> None:
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks must be at least 1, got {num_blocks}")
+        self.num_blocks = num_blocks
+        self._ring: Int32Array = np.arange(num_blocks, dtype=np.int32)
+        self._head = 0
+        self.num_free = num_blocks
+        self.refs = np.zeros(num_blocks, dtype=np.int32)
+        """How many rows name each block."""
+        self.cached = np.zeros(num_blocks, dtype=bool)
+        """Which blocks a prefix cache keeps."""
+
+    def take(self, n: int) -> Int32Array:
+        """Remove ``n`` blocks from the free ones and name each once. Raises ValueError when too few."""
+        if n < 0 or n > self.num_free:
+            raise ValueError(f"can't take {n} blocks: {self.num_free} of {self.num_blocks} are free")
+        index = np.arange(self._head, self._head + n) % self.num_blocks
+        blocks = self._ring[index]
+        self._head = (self._head + n) % self.num_blocks
+        self.num_free -= n
+        self.refs[blocks] = 1
+        return blocks
+
+    def share(self, blocks: Int32Array) -> None:
+        """One more row names each of ``blocks`` (all in use or cached)."""
+        self.refs[blocks] += 1
+
+    def drop(self, blocks: Int32Array) -> None:
+        """One row fewer names each of ``blocks``; those that nobody keeps become free.
+
+        Raises ReleaseError, changing nothing, where a block is named by no row.
+        """
+        if len(blocks) == 0:
+            return
+        refs = self.refs[blocks]
+        if (refs < 1).any():
+            bad = blocks[refs < 1].tolist()
+            raise ReleaseError(f"blocks {bad} are released more often than they were taken")
+        self.refs[blocks] = refs - 1
+        self._give_back(blocks[(refs == 1) & ~self.cached[blocks]])
+
+    def keep(self, blocks: Int32Array) -> None:
+        """A prefix cache keeps ``blocks`` from now on."""
+        self.cached[blocks] = True
+
+    def forget(self, blocks: Int32Array) -> None:
+        """The prefix cache lets go of ``blocks``; those that no row names become free.
+
+        Raises ReleaseError, changing nothing, where a block was not kept.
+        """
+        if not self.cached[blocks].all():
+            bad = blocks[~self.cached[blocks]].tolist()
+            raise ReleaseError(f"blocks {bad} are not in the prefix cache")
+        self.cached[blocks] = False
+        self._give_back(blocks[self.refs[blocks] == 0])
+
+    def free_blocks(self) -> Int32Array:
+        """The free blocks, next to be taken first (a copy)."""
+        return self._ring[np.arange(self._head, self._head + self.num_free) % self.num_blocks]
+
+    def check(self) -> None:
+        """Raise IntegrityError unless free ⇔ (named by no row and not cached)."""
+        free = self.free_blocks()
+        if len(np.unique(free)) != len(free):
+            raise IntegrityError("a block is free twice")
+        expected = np.flatnonzero((self.refs == 0) & ~self.cached)
+        if not np.array_equal(np.sort(free), expected):
+            raise IntegrityError(f"free blocks {sorted(free.tolist())} should be {expected.tolist()}")
+        if (self.refs < 0).any():
+            raise IntegrityError("a block has a negative reference count")
+
+    def _give_back(self, blocks: Int32Array) -> None:
+        n = len(blocks)
+        tail = self._head + self.num_free
+        self._ring[np.arange(tail, tail + n) % self.num_blocks] = blocks
+        self.num_free += n

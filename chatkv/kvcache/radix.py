@@ -1,0 +1,370 @@
+"""The radix tree over token ids (RadixAttention: SGLang, arXiv 2312.07104, section 3).
+
+Finds the longest cached prefix of a prompt and the blocks that hold its KV. Page-aligned: nodes are
+cut only between blocks, so a node owns whole blocks. Unless ``strict``, a leaf may be a *tail*, one
+partly filled block, and a lookup also says which block holds the next few tokens, to be copied.
+
+The tree owns structure, locks and order of eviction. It owns no pool: blocks come in with ``insert``
+or ``store`` and leave through ``evict``, and whoever called does the accounting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from chatkv.kvcache import events as ev
+from chatkv.kvcache.errors import ReleaseError
+from chatkv.kvcache.events import EventLog, Int32Array
+from chatkv.kvcache.eviction import strategy
+from chatkv.kvcache.leaves import EvictableLeaves
+from chatkv.kvcache.node import EMPTY, Node, common_prefix
+from chatkv.kvcache.results import Evicted, Found, Inserted, Match
+
+
+class RadixTree:
+    """See the module. Sizes are counted in blocks; ``block_size`` in tokens.
+
+    Raises ValueError for a block size below 1, an unknown strategy or an unknown grain.
+    """
+
+    def __init__(
+        self,
+        block_size: int = 1,
+        *,
+        eviction: str = "lru",
+        grain: str = "node",
+        strict: bool = True,
+        log: EventLog | None = None,
+    ) -> None:
+        if block_size < 1:
+            raise ValueError(f"block_size must be at least 1, got {block_size}")
+        if grain not in ("node", "block"):
+            raise ValueError(f"unknown eviction grain {grain!r}: choose node or block")
+        self.block_size = block_size
+        self.strategy = strategy(eviction)
+        self.grain = grain
+        self.log = log or EventLog()
+        self.ordered = not strict and block_size > 1
+        """Whether partly filled blocks are kept and partial matches reported."""
+        self._next_id = ev.ROOT + 1
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything. Locked paths are forgotten too: the caller must have closed them."""
+        self.roots: dict[str, Node] = {}
+        self.leaves = EvictableLeaves(self.strategy)
+        self.total_tokens = 0
+        self.total_blocks = 0
+        self.evictable = 0
+        """Blocks of unlocked nodes."""
+
+    @property
+    def protected(self) -> int:
+        """Blocks of locked nodes."""
+        return self.total_blocks - self.evictable
+
+    def root(self, namespace: str = "") -> Node:
+        """The root of a namespace: no tokens, always locked, never evicted."""
+        found = self.roots.get(namespace)
+        if found is None:
+            found = Node(ev.ROOT, None, EMPTY, EMPTY, self.log.clock, namespace)
+            found.locks = 1
+            self.roots[namespace] = found
+        return found
+
+    # --- looking up -------------------------------------------------------------------------------
+
+    def find(self, tokens: Int32Array, namespace: str = "") -> Found:
+        """The longest cached prefix of ``tokens`` (int32 [n]), changing nothing, not even recency."""
+        size = self.block_size
+        node = self.roots.get(namespace) or Node(ev.ROOT, None, EMPTY, EMPTY, 0, namespace)
+        at, idle = 0, 0
+        while True:
+            child = node.children.get(tokens[at : at + size].tobytes()) if len(tokens) - at >= size else None
+            if child is None:
+                source, extra = node.closest_child(tokens[at:], size) if self.ordered else (None, 0)
+                return Found(node, len(node.tokens), at, idle, source, extra)
+            shared = common_prefix(child.tokens, tokens[at:])
+            whole = shared // size * size
+            if child.locks == 0:
+                idle += whole // size
+            at += whole
+            if whole < len(child.tokens):
+                extra = shared - whole if self.ordered else 0
+                return Found(child, whole, at, idle, child if extra else None, extra)
+            node = child
+
+    def match(self, tokens: Int32Array, namespace: str = "") -> Match:
+        """The longest cached prefix of ``tokens``; a node that it ends in is split there.
+
+        Every node of the matched path was used now (and only those).
+        """
+        found = self.find(tokens, namespace)
+        node = self.settle(found)
+        self._used(node, hit=False)
+        return Match(node, self.path_blocks(node), found.tokens)
+
+    def settle(self, found: Found) -> Node:
+        """The node that ends exactly where ``found`` ends, split off where needed."""
+        if found.inside < len(found.node.tokens):
+            return self._split(found.node, found.inside)
+        return found.node
+
+    @staticmethod
+    def path(node: Node) -> list[Node]:
+        """The nodes from the root's child down to ``node`` (empty for a root)."""
+        out: list[Node] = []
+        walk: Node | None = node
+        while walk is not None and walk.parent is not None:
+            out.append(walk)
+            walk = walk.parent
+        out.reverse()
+        return out
+
+    def path_blocks(self, node: Node) -> Int32Array:
+        """The blocks of the path to ``node``, int32."""
+        runs = [n.blocks for n in self.path(node)]
+        return np.concatenate(runs) if runs else EMPTY
+
+    # --- storing ----------------------------------------------------------------------------------
+
+    def insert(
+        self, tokens: Int32Array, blocks: Int32Array, namespace: str = "", priority: int = 0
+    ) -> Inserted:
+        """Store a whole sequence from its start; what is there already keeps its own blocks.
+
+        Only whole blocks are taken. Nodes passed on the way count a hit and take the larger priority.
+        """
+        size = self.block_size
+        n = len(tokens) // size * size
+        result = self.store(self.root(namespace), tokens[:n], blocks[: n // size])
+        old = result.node.parent if result.present < n else result.node
+        if old is not None and old.parent is not None:
+            self._used(old, hit=True)
+        for node in self.path(result.node):
+            node.priority = max(node.priority, priority)
+        return result
+
+    def store(
+        self, start: Node, tokens: Int32Array, blocks: Int32Array, request: int | None = None
+    ) -> Inserted:
+        """Put whole blocks of ``tokens`` below ``start``; what is there already keeps its own blocks.
+
+        A leaf that ``request`` stored, and that only it locks, grows in place.
+        """
+        size = self.block_size
+        # A root goes with its last child: a handle on one that went means the namespace's present root.
+        node, at = (self.root(start.namespace) if start.parent is None else start), 0
+        while at < len(tokens):
+            key = tokens[at : at + size].tobytes()
+            child = node.children.get(key)
+            if child is None:
+                dropped = self._supersede(node, key, request)
+                node = self._put(node, tokens[at:].copy(), blocks[at // size :].copy(), request)
+                return Inserted(node, at, dropped)
+            shared = common_prefix(child.tokens, tokens[at:]) // size * size
+            node = child if shared == len(child.tokens) else self._split(child, shared)
+            at += shared
+        return Inserted(node, at, EMPTY)
+
+    def store_tail(
+        self, parent: Node, tokens: Int32Array, block: int, request: int | None = None
+    ) -> Inserted:
+        """Keep a partly filled block below ``parent``, unless its tokens are there already (``present``)."""
+        if parent.parent is None:
+            parent = self.root(parent.namespace)
+        key = tokens.tobytes()
+        if parent.covers(key):
+            return Inserted(parent, len(tokens), EMPTY)
+        dropped = self._supersede(parent, key, request)
+        return Inserted(
+            self._add(parent, tokens.copy(), np.array([block], dtype=np.int32), request), 0, dropped
+        )
+
+    # --- locks ------------------------------------------------------------------------------------
+
+    def lock(self, node: Node, request: int | None = None) -> int:
+        """Lock the path to ``node``; returns how many blocks stopped being evictable."""
+        self.log.emit(ev.PathLocked, node=node.id, request=request)
+        taken = 0
+        for n in self.path(node):
+            if n.locks == 0:
+                taken += len(n.blocks)
+                self.leaves.discard(n)
+            n.locks += 1
+            n.last = self.log.clock
+        self.evictable -= taken
+        return taken
+
+    def unlock(self, node: Node, request: int | None = None) -> int:
+        """Unlock the path to ``node``; returns how many blocks became evictable.
+
+        Raises ReleaseError, changing nothing, where a node of the path is not locked.
+        """
+        path = self.path(node)
+        for n in path:
+            if n.locks < 1:
+                raise ReleaseError(f"node {n.id} is unlocked more often than it was locked")
+        self.log.emit(ev.PathUnlocked, node=node.id, request=request)
+        given = 0
+        for n in path:
+            n.locks -= 1
+            n.last = self.log.clock
+            if n.locks == 0:
+                given += len(n.blocks)
+                self._offer(n)
+        self.evictable += given
+        return given
+
+    def pin(self, node: Node, pinned: bool) -> None:
+        """Evict ``node`` after all nodes that are not pinned (or no longer so)."""
+        if node.pinned != pinned:
+            node.pinned = pinned
+            self.leaves.reordered(node)
+            self.log.emit(ev.NodePinned, node=node.id, pinned=pinned)
+
+    # --- eviction ---------------------------------------------------------------------------------
+
+    def evict(self, num_blocks: int, request: int | None = None) -> Evicted:
+        """Remove unlocked leaves until ``num_blocks`` blocks are free or none is left.
+
+        Whole nodes (grain ``node``: may free more than asked) or single blocks from a leaf's end
+        (grain ``block``). A parent joins the candidates when its last child goes.
+        """
+        gone: list[Int32Array] = []
+        freed = tokens = rank = 0
+        while freed < num_blocks and (node := self.leaves.first()) is not None:
+            rank += 1
+            keep = 0 if self.grain == "node" else max(len(node.blocks) - (num_blocks - freed), 0)
+            blocks, lost = self._cut(node, keep, "room", rank, request)
+            gone.append(blocks)
+            freed += len(blocks)
+            tokens += lost
+        return Evicted(np.concatenate(gone) if gone else EMPTY, tokens)
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes except the roots, parents first."""
+        stack = [child for root in self.roots.values() for child in root.children.values()]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _used(self, node: Node, hit: bool) -> None:
+        self.log.emit(ev.PathUsed, node=node.id, hit=hit)
+        for n in self.path(node):
+            n.hits += hit
+        self.touch(node)
+
+    def touch(self, node: Node) -> None:
+        """The record just emitted was a use of ``node`` and all above it."""
+        now = self.log.clock
+        for n in self.path(node):
+            n.last = now
+            self.leaves.used(n)
+
+    def _supersede(self, parent: Node, key: bytes, request: int | None) -> Int32Array:
+        """Drop the tail whose tokens a new child with ``key`` will hold as well; returns its block."""
+        tail = parent.tail_within(key) if self.ordered else None
+        if tail is None or tail not in self.leaves:
+            return EMPTY
+        return self._cut(tail, 0, "superseded", 1, request)[0]
+
+    def _offer(self, node: Node) -> None:
+        if node.locks == 0 and not node.children:
+            self.leaves.add(node)
+
+    def _put(self, parent: Node, tokens: Int32Array, blocks: Int32Array, request: int | None) -> Node:
+        grows = request is not None and parent.owner == request and parent.locks == 1 and not parent.children
+        if not grows or parent.parent is None:
+            return self._add(parent, tokens, blocks, request)
+        parent.tokens = np.concatenate((parent.tokens, tokens))
+        parent.blocks = np.concatenate((parent.blocks, blocks))
+        self.total_tokens += len(tokens)
+        self.total_blocks += len(blocks)
+        self.log.emit(ev.NodeExtended, node=parent.id, tokens=tokens, blocks=blocks, request=request)
+        self.touch(parent)
+        return parent
+
+    def _add(self, parent: Node, tokens: Int32Array, blocks: Int32Array, request: int | None) -> Node:
+        node = Node(self._next_id, parent, tokens, blocks, self.log.clock + 1, parent.namespace)
+        self._next_id += 1
+        node.owner = request
+        if parent.parent is None:
+            self.roots[parent.namespace] = parent  # it may just have lost its last child, and its place
+        parent.add_child(node.key(self.block_size), node, self.ordered)
+        self.leaves.discard(parent)
+        self.total_tokens += len(tokens)
+        self.total_blocks += len(blocks)
+        self.evictable += len(blocks)
+        self.log.emit(
+            ev.NodeStored,
+            node=node.id,
+            parent=parent.id,
+            namespace=node.namespace,
+            tokens=tokens,
+            blocks=blocks,
+            request=request,
+        )
+        self.touch(node)
+        self._offer(node)
+        return node
+
+    def _split(self, node: Node, at: int) -> Node:
+        size, parent = self.block_size, node.parent
+        assert parent is not None
+        upper = Node(self._next_id, parent, node.tokens[:at].copy(), node.blocks[: at // size].copy(), 0, "")
+        self._next_id += 1
+        upper.namespace, upper.created, upper.last = node.namespace, node.created, node.last
+        upper.locks, upper.hits, upper.priority, upper.pinned = (
+            node.locks,
+            node.hits,
+            node.priority,
+            node.pinned,
+        )
+        parent.children[node.key(size)] = upper  # the same key, so the order needs no change
+        node.tokens, node.blocks, node.parent = (
+            node.tokens[at:].copy(),
+            node.blocks[at // size :].copy(),
+            upper,
+        )
+        upper.add_child(node.key(size), node, self.ordered)
+        self.log.emit(ev.NodeSplit, node=node.id, upper=upper.id, at=at)
+        return upper
+
+    def _cut(
+        self, node: Node, keep: int, reason: str, rank: int, request: int | None
+    ) -> tuple[Int32Array, int]:
+        """Take all but the first ``keep`` blocks of an evictable leaf out of the tree."""
+        parent, size = node.parent, self.block_size
+        assert parent is not None
+        assert node in self.leaves, f"{node!r} is not an evictable leaf"
+        blocks, tokens = node.blocks[keep:], node.tokens[keep * size :]
+        why = {
+            "reason": reason,
+            "strategy": self.strategy.name,
+            "rank": rank,
+            "age": self.log.clock - node.last,
+            "leaves": len(self.leaves),
+            "request": request,
+        }
+        self.total_tokens -= len(tokens)
+        self.total_blocks -= len(blocks)
+        self.evictable -= len(blocks)
+        if keep:
+            node.tokens, node.blocks = node.tokens[: keep * size].copy(), node.blocks[:keep].copy()
+            self.log.emit(ev.NodeTrimmed, node=node.id, tokens=len(tokens), blocks=blocks, **why)
+            return blocks, len(tokens)
+        self.leaves.discard(node)
+        parent.drop_child(node.key(size), self.ordered)
+        self.log.emit(ev.NodeEvicted, node=node.id, tokens=len(tokens), blocks=blocks, **why)
+        if parent.parent is None:
+            if not parent.children:
+                del self.roots[parent.namespace]
+        else:
+            self._offer(parent)
+        return blocks, len(tokens)
