@@ -10,15 +10,15 @@ from chatkv.insight.blockmap import FREE, PRIVATE
 from chatkv.kvcache.events import ROOT
 
 if TYPE_CHECKING:
-    from chatkv.insight.mirror import Mirror
+    from chatkv.insight.state import MirrorState
 
 
-def violations(mirror: Mirror) -> list[str]:
+def violations(mirror: MirrorState) -> list[str]:
     """What does not hold, in words; empty when all is well."""
     return [*mirror.faults, *_tree(mirror), *_blocks(mirror), *_rows(mirror)]
 
 
-def _tree(mirror: Mirror) -> list[str]:
+def _tree(mirror: MirrorState) -> list[str]:
     out = []
     seen = 0
     stack = [ROOT]
@@ -44,7 +44,7 @@ def _tree(mirror: Mirror) -> list[str]:
     return out
 
 
-def _blocks(mirror: Mirror) -> list[str]:
+def _blocks(mirror: MirrorState) -> list[str]:
     out = []
     owner = mirror._blocks.owner
     expected = np.full(mirror.num_blocks, FREE, np.int64)
@@ -68,7 +68,7 @@ def _blocks(mirror: Mirror) -> list[str]:
     return out
 
 
-def _rows(mirror: Mirror) -> list[str]:
+def _rows(mirror: MirrorState) -> list[str]:
     out = []
     privates: set[int] = set()
     for row in mirror.rows.values():

@@ -66,7 +66,7 @@ class Node:
     """True: its one block is partly filled."""
     locks: int = 0
     hits: int = 0
-    """How many requests started with it (those that resumed after a preemption don't count)."""
+    """How often a request started with it (copied slots don't count)."""
     pinned: bool = False
     mark: Mark = Mark.IDLE
     children: list[int] = field(default_factory=list)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chatkv.kvcache.events import PromptAccounted
+from chatkv.insight.nodes import Row
+from chatkv.kvcache import events as kv
+from chatkv.scheduler import events as sched
 
 FINISHED_KEPT = 256
 
@@ -30,7 +33,7 @@ class RequestView:
     decode_s: float | None = None
     reason: str = ""
     """Why it is over or was preempted."""
-    accounting: PromptAccounted | None = None
+    accounting: kv.PromptAccounted | None = None
     preemptions: int = 0
 
     @property
@@ -71,8 +74,21 @@ class Totals:
         return (self.hit + self.copied) / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
+PARTS = (
+    "hit",
+    "copied",
+    "first_seen",
+    "evicted",
+    "diverged",
+    "rounding",
+    "last_token",
+    "other_namespace",
+)
+"""Where prompt tokens come from: the fields of ``PromptAccounted`` that sum to its ``prompt_tokens``."""
+
+
 class RequestBook:
-    """Owns the views and the totals; the mirror tells it what happened."""
+    """Owns the views and the totals; each method folds the record it is named after."""
 
     def __init__(self) -> None:
         self.views: dict[int, RequestView] = {}
@@ -87,47 +103,100 @@ class RequestBook:
             view = self.views[request] = RequestView(request, session, state)
         return view
 
-    def account(self, event: PromptAccounted) -> None:
-        """A first attempt's prompt is accounted for."""
+    def queued(self, event: sched.RequestQueued) -> None:
+        """It waits."""
+        self.get(event.request, event.session).prompt_tokens = event.prompt_tokens
+
+    def refused(self, event: sched.RequestRefused) -> None:
+        """It can never run."""
+        self._end(self.get(event.request, event.session), REFUSED, event.reason)
+
+    def opened(self, event: kv.RequestOpened) -> None:
+        """It has a row."""
+        view = self.get(event.request, event.session)
+        view.state, view.prefilled = RUNNING, 0
+        if not event.resumed:
+            view.prompt_tokens, view.cached, view.copied = event.prompt_tokens, 0, 0
+
+    def reused(self, event: kv.PrefixReused) -> None:
+        """Its first attempt found a prefix."""
+        self.get(event.request).cached = event.tokens
+
+    def copied(self, event: kv.SlotsCopied) -> None:
+        """Its first attempt copied slots."""
+        view = self.get(event.request)
+        view.cached += event.tokens
+        view.copied += event.tokens
+
+    def accounted(self, event: kv.PromptAccounted) -> None:
+        """Its first attempt's prompt is accounted for."""
         view = self.get(event.request)
         if view.accounting is not None:
             return
         view.accounting = event
-        totals = self.totals
-        totals.prompt_tokens += event.prompt_tokens
-        totals.computed += event.prompt_tokens - event.hit - event.copied
-        for part in (
-            "hit",
-            "copied",
-            "first_seen",
-            "evicted",
-            "diverged",
-            "rounding",
-            "last_token",
-            "other_namespace",
-        ):
-            setattr(totals, part, getattr(totals, part) + getattr(event, part))
+        self.totals.prompt_tokens += event.prompt_tokens
+        self.totals.computed += event.prompt_tokens - event.hit - event.copied
+        for part in PARTS:
+            setattr(self.totals, part, getattr(self.totals, part) + getattr(event, part))
 
-    def will_sample(self, requests: tuple[int, ...]) -> None:
-        """The planned step gives each of these a token."""
-        self._sampling = requests
+    def admitted(self, event: sched.RequestAdmitted) -> None:
+        """It runs."""
+        view = self.get(event.request)
+        view.state, view.prefilled, view.reason = RUNNING, 0, ""
+        if not view.preemptions:
+            view.cached, view.copied = event.cached, event.copied
 
-    def step_done(self) -> None:
-        """The planned step is over."""
+    def preempted(self, event: sched.RequestPreempted) -> None:
+        """It waits again; that its row is closed is what counts as the preemption."""
+        view = self.get(event.request)
+        view.state, view.reason = PREEMPTED, event.reason
+
+    def planned(self, event: sched.StepPlanned, rows: Mapping[int, Row]) -> None:
+        """A step is about to run: who will get a token by it."""
+        sampling = list(event.decode)
+        for request, tokens in event.prefill:
+            self.get(request).prefilled += tokens
+            row = rows.get(request)
+            if row is not None and row.written + tokens >= row.prompt_tokens:
+                sampling.append(request)
+        self._sampling = tuple(sampling)
+
+    def step_done(self, event: sched.StepDone) -> None:
+        """The step is over: those that run on have one token more."""
         self.totals.steps += 1
         for request in self._sampling:
             view = self.views.get(request)
             if view is not None and not view.over:
-                self.set_output(view, view.output_tokens + 1)
+                self._set_output(view, view.output_tokens + 1)
         self._sampling = ()
 
-    def set_output(self, view: RequestView, tokens: int) -> None:
-        """The request has ``tokens`` of output so far."""
+    def first_token(self, event: sched.FirstToken) -> None:
+        """Its first token exists."""
+        self.get(event.request).ttft_s = event.ttft_s
+
+    def closed(self, event: kv.RequestClosed) -> None:
+        """Its row is gone."""
+        view = self.get(event.request)
+        if event.reason != "preempted":
+            self._end(view, FINISHED, event.reason)
+        elif not view.over:
+            view.state = PREEMPTED
+            view.preemptions += 1
+            self.totals.preempted += 1
+
+    def finished(self, event: sched.RequestFinished) -> None:
+        """It is over; these are the final figures."""
+        view = self.get(event.request, event.session)
+        self._end(view, FINISHED, event.reason)
+        self._set_output(view, event.output_tokens)
+        view.prompt_tokens, view.cached, view.copied = event.prompt_tokens, event.cached, event.copied
+        view.ttft_s, view.decode_s = event.ttft_s, event.decode_s
+
+    def _set_output(self, view: RequestView, tokens: int) -> None:
         self.totals.output_tokens += tokens - view.output_tokens
         view.output_tokens = tokens
 
-    def end(self, view: RequestView, state: str, reason: str) -> None:
-        """The request is over; the oldest of those that are over are forgotten."""
+    def _end(self, view: RequestView, state: str, reason: str) -> None:
         view.reason = reason
         if view.over:
             return

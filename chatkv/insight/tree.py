@@ -23,6 +23,8 @@ class Tree:
         self.nodes: dict[int, Node] = {ROOT: root}
         # Whole-block children by (parent, namespace, first block): siblings never share a first block.
         self._by_block: dict[tuple[int, str, bytes], int] = {}
+        self.evictable = 0
+        """Blocks of nodes that nobody locks."""
 
     def up(self, node: int) -> Iterator[Node]:
         """The node and all above it, without the root."""
@@ -40,6 +42,7 @@ class Tree:
         self.nodes[node.parent].children.append(node.id)
         self.nodes[node.id] = node
         node.is_tail = len(node.tokens) % self.block_size != 0
+        self.evictable += len(node.blocks)
         self._index(node)
 
     def extend(self, node: Node, tokens: Int32Array, blocks: Int32Array) -> None:
@@ -47,6 +50,15 @@ class Tree:
         node.tokens = np.concatenate((node.tokens, tokens))
         node.blocks = np.concatenate((node.blocks, blocks))
         node.is_tail = len(node.tokens) % self.block_size != 0
+        self.evictable += 0 if node.locks else len(blocks)
+
+    def lock(self, node: Node, count: int) -> None:
+        """``count`` (1 or -1) more locks on this one node."""
+        before, node.locks = node.locks, node.locks + count
+        if before <= 0 < node.locks:
+            self.evictable -= len(node.blocks)
+        elif node.locks <= 0 < before:
+            self.evictable += len(node.blocks)
 
     def split(self, node: Node, upper: Node, at: int) -> None:
         """``upper`` takes the first ``at`` tokens and ``node``'s place; ``node`` hangs under it."""
@@ -66,12 +78,14 @@ class Tree:
         gone = node.tokens[keep:]
         node.tokens, node.blocks = node.tokens[:keep], node.blocks[: len(node.blocks) - blocks]
         node.is_tail = len(node.tokens) % self.block_size != 0
+        self.evictable -= 0 if node.locks else blocks
         return gone
 
     def remove(self, node: Node) -> None:
         """A leaf leaves the tree."""
         self.nodes[node.parent].children.remove(node.id)
         del self.nodes[node.id]
+        self.evictable -= 0 if node.locks else len(node.blocks)
         if (key := self._key(node)) is not None:
             self._by_block.pop(key, None)
 
@@ -99,7 +113,7 @@ class Tree:
         """An independent copy."""
         twin = Tree(self.block_size, self.strict)
         twin.nodes = {node.id: node.copy() for node in self.nodes.values()}
-        twin._by_block = self._by_block.copy()
+        twin._by_block, twin.evictable = self._by_block.copy(), self.evictable
         return twin
 
     def _best_child(self, parent: int, namespace: str, wanted: Int32Array) -> tuple[Node | None, int]:

@@ -1,0 +1,138 @@
+"""What a mirror holds and what views read from it. Arrays in it are replaced, never written into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from chatkv.insight.blockmap import BlockMap
+from chatkv.insight.ghosts import Ghosts
+from chatkv.insight.integrity import violations
+from chatkv.insight.marks import Marks
+from chatkv.insight.nodes import BlockState, Ghost, Node, Row
+from chatkv.insight.requests import RequestBook, RequestView, Totals
+from chatkv.insight.tree import Tree
+from chatkv.kvcache import events as kv
+
+
+class MirrorState:
+    """The state of one cache at ``seq``.
+
+    ``nodes``: live nodes by id, the root (id 0) among them. ``rows``: rows of open requests.
+    ``epoch``: how many requests were opened so far. ``structure_version`` grows whenever a node or
+    ghost comes, goes or moves. ``gaps``: the latest ``(expected, got)`` where ``seq`` jumped or went
+    back. ``faults``: records that could not be applied, in words (only after a gap).
+    """
+
+    def __init__(self) -> None:
+        self.gaps: list[tuple[int, int]] = []
+        self.faults: list[str] = []
+        self.structure_version = 0
+        self._reset(
+            kv.CacheCreated(seq=0, num_blocks=0, block_size=1, cache="", eviction="", grain="", strict=True)
+        )
+
+    def _reset(self, event: kv.CacheCreated) -> None:
+        self.seq = event.seq
+        self.num_blocks, self.block_size, self.cache = event.num_blocks, event.block_size, event.cache
+        self.eviction, self.grain, self.strict = event.eviction, event.grain, event.strict
+        self.epoch = 0
+        self.rows: dict[int, Row] = {}
+        self.changed: set[int] = {kv.ROOT}
+        self.structure_version += 1
+        self._tree = Tree(event.block_size, event.strict)
+        self._blocks = BlockMap(event.num_blocks)
+        self._marks = Marks()
+        self._ghosts = Ghosts()
+        self._book = RequestBook()
+        self._wall: float | None = None
+
+    # What views read
+
+    @property
+    def nodes(self) -> dict[int, Node]:
+        """Live nodes by id, in no particular order."""
+        return self._tree.nodes
+
+    @property
+    def ghosts(self) -> dict[int, Ghost]:
+        """What was evicted lately, newest last, at most 64, gone when two more requests have opened.
+
+        The key is the node id; for the trimmed end of a node that is still there, minus its id.
+        Tails that were superseded leave no ghost: their tokens are still in the tree.
+        """
+        return self._ghosts.kept
+
+    @property
+    def requests(self) -> dict[int, RequestView]:
+        """Waiting and running requests, and the last 256 that are over."""
+        return self._book.views
+
+    @property
+    def totals(self) -> Totals:
+        """Sums since the cache was created."""
+        return self._book.totals
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+        return self._blocks.free
+
+    @property
+    def evictable(self) -> int:
+        """Blocks of nodes that nobody locks."""
+        return self._tree.evictable
+
+    @property
+    def protected(self) -> int:
+        """Blocks of locked nodes and private blocks of rows. free + evictable + protected = num_blocks."""
+        return self.num_blocks - self.free - self.evictable
+
+    def block_state(self, block: int) -> BlockState:
+        """What the block looks like; IndexError where there is no such block."""
+        return BlockState(int(self._blocks.states[block]))
+
+    def block_states(self) -> npt.NDArray[np.uint8]:
+        """``BlockState`` values, uint8 ``[num_blocks]``: a read-only view that changes with the mirror."""
+        view = self._blocks.states.view()
+        view.flags.writeable = False
+        return view
+
+    def block_node(self, block: int) -> int | None:
+        """The node that owns the block, or None (free or private)."""
+        owner = int(self._blocks.owner[block])
+        return owner if owner >= 0 else None
+
+    def block_requests(self, block: int) -> list[int]:
+        """The open requests with the block in their row."""
+        return [row.request for row in self.rows.values() if block in row.blocks]
+
+    def path(self, node: int) -> list[int]:
+        """Ids from the root's child down to ``node``; empty for the root. KeyError if it is not live."""
+        return self._tree.path(node)
+
+    def match(self, tokens: Sequence[int] | kv.Int32Array, namespace: str = "") -> tuple[list[int], int]:
+        """Path of node ids (root's child first) and tokens a prompt would share; see ``Tree.match``."""
+        return self._tree.match(tokens, namespace)
+
+    def take_changed(self) -> set[int]:
+        """Live nodes whose looks or place changed since the last call; for the owner, once a frame."""
+        taken, self.changed = self.changed, set()
+        return taken
+
+    def copy(self) -> Self:
+        """An independent copy: it stays as it is while this one goes on."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.gaps, twin.faults, twin.changed = self.gaps.copy(), self.faults.copy(), self.changed.copy()
+        twin.rows = {request: row.copy() for request, row in self.rows.items()}
+        twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
+        twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()
+        return twin
+
+    def check(self) -> list[str]:
+        """Violated invariants in words; empty when all is well. Looks at everything, so it is slow."""
+        return violations(self)
