@@ -1,0 +1,67 @@
+# make run   opens the chat (first time: makes .venv, installs, fetches the default model)
+# make test  lint, types and tests
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# What the sources are checked with and what they are run with are installed apart: run needs less.
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench wheel clean
+
+help:
+	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
+	@echo 'make test    everything that must hold: lint, types, tests; pytest options in ARGS'
+	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
+	@echo 'make bench   measure, without a screen; options in ARGS'
+	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
+
+run: $(INSTALLED)
+	@$(BIN)/chatkv fetch
+	@$(BIN)/chatkv run $(ARGS)
+
+test: lint
+	@$(BIN)/chatkv fetch
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+lint: $(INSTALLED_DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED_DEV)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)
+	@$(BIN)/chatkv fetch
+	@$(BIN)/chatkv bench $(ARGS)
+
+wheel: $(BIN)/pip
+	$(PIP) wheel --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis snapshot_report.html
+	find chatkv tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml $(BIN)/pip
+	@echo 'Installing chatkv into $(VENV) (torch is large: this can take a few minutes) ...'
+	@$(PIP) install --editable .
+	@touch $@
+
+$(INSTALLED_DEV): pyproject.toml $(BIN)/pip
+	@echo 'Installing chatkv and its checkers into $(VENV) (torch is large: this can take a few minutes) ...'
+	@$(PIP) install --editable '.[dev]'
+	@touch $@ $(INSTALLED)
+
+$(BIN)/pip:
+	@for python in "$$PYTHON" python3 python3.13 python3.12 python3.11 python; do \
+	    [ -n "$$python" ] && "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    "$$python" -m venv $(VENV) && exit 0; \
+	    echo "make: '$$python -m venv' failed; install Python's venv module (on Debian: python3-venv)" >&2; \
+	    rm -rf $(VENV); exit 1; \
+	done; \
+	echo 'make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3' >&2; exit 1

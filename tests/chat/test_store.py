@@ -1,0 +1,332 @@
+"""Session files: what is written is there, whatever happens to the files in between."""
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chatkv.chat.errors import ChatError
+from chatkv.chat.store import SessionStore
+from chatkv.chat.tree import Conversation
+from tests.chat.same import state
+
+
+def only_file(folder: Path) -> Path:
+    (path,) = folder.glob("*.jsonl")
+    return path
+
+
+def say(store: SessionStore, conv: Conversation, *texts: str) -> None:
+    for text in texts:
+        store.append(conv, conv.append("user", text))
+
+
+def reload(store: SessionStore) -> list[Conversation]:
+    found, problems = SessionStore(store.folder).load_all()
+    assert not problems
+    return found
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "a" / "b")
+    conv = store.create(system="Be brief.")
+    question = conv.append("user", "Hi\n\ud800\x1b\u2028中")
+    store.append(conv, question)
+    meta = {"cached": 3, "computed": 4, "ttft_s": 0.25, "model": "m", "reason": "stop"}
+    store.append(conv, conv.append("assistant", "Hello", token_ids=(1, 2**31 - 1), meta=meta))
+    store.set_head(conv, question.id)
+    store.set_system(conv, None)
+    store.rename(conv, "a\nname")
+    (back,) = reload(store)
+    assert state(back) == state(conv)
+    assert back.head == question.id
+    assert back.name == "a name"
+    assert b'"tokens":[1,2147483647]' in only_file(store.folder).read_bytes()
+
+
+def test_no_folder_is_no_session(tmp_path: Path) -> None:
+    assert SessionStore(tmp_path / "none").load_all() == ([], [])
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_fork_keeps_the_branch_and_says_where_it_is_from(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create(system="S")
+    say(store, conv, "one two", "three")
+    middle = conv.path()[0]
+    fork = store.fork(conv, middle.id)
+    second = store.fork(fork, middle.id)
+    assert fork.path() == [middle]
+    assert (fork.forked_from, fork.system) == ((conv.id, middle.id), "S")
+    assert [conv.name, fork.name, second.name] == ["one two", "one two ⑂1", "one two ⑂2"]
+    say(store, fork, "elsewhere")
+    assert [state(c) for c in reload(store)] == [state(conv), state(fork), state(second)]
+
+
+def test_delete_and_undelete(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv, other = store.create("a"), store.create("b")
+    say(store, conv, "x")
+    store.delete(conv)
+    assert store.conversations == [other]
+    assert [c.name for c in reload(store)] == ["b"]
+    say(store, conv, "written while deleted")
+    assert [c.name for c in reload(store)] == ["b"]
+    store.undelete(conv)
+    assert [state(c) for c in reload(store)] == [state(conv), state(other)]
+
+
+def test_deleting_a_vanished_file_can_be_undone(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "x")
+    only_file(tmp_path).unlink()
+    store.delete(conv)
+    store.undelete(conv)
+    assert [state(c) for c in reload(store)] == [state(conv)]
+
+
+def test_a_removed_file_is_written_whole_again(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "x", "y")
+    with only_file(tmp_path).open("ab") as out:
+        out.write(b'{"chatkv":"bookmark","at":1}\n')
+    again = SessionStore(tmp_path)
+    (conv,), (problem,) = again.load_all()
+    assert "unknown record 'bookmark'" in str(problem)
+    only_file(tmp_path).unlink()
+    say(again, conv, "z")
+    (back,), (problem,) = SessionStore(tmp_path).load_all()
+    assert state(back) == state(conv)
+    assert "unknown record 'bookmark'" in str(problem)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_torn_last_line_never_sticks_to_the_next(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "x", "y")
+    path = only_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:-4])
+    again = SessionStore(tmp_path)
+    (back,), (problem,) = again.load_all()
+    assert (problem.line, problem.message) == (3, "cut off while it was written, skipped")
+    say(again, back, "z")
+    (last,), (problem,) = SessionStore(tmp_path).load_all()
+    assert [m.text for m in last.path()] == ["x", "z"]
+    assert problem.line == 3
+
+
+def test_bad_lines_are_told_by_number_and_skipped(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "x", "y")
+    lines = only_file(tmp_path).read_bytes().split(b"\n")
+    message = json.loads(lines[1])
+    bad = [
+        b"not json",
+        b"\xff\xfe",
+        b"[1]",
+        b'{"chatkv":3}',
+        b"[" * 100_000,
+        json.dumps({**message, "id": "n1", "role": "wizard"}).encode(),
+        json.dumps({**message, "id": 4}).encode(),
+        json.dumps({**message, "id": "n2", "text": None}).encode(),
+        json.dumps({**message, "id": "n3", "tokens": [1, -2]}).encode(),
+        json.dumps({**message, "id": "n4", "tokens": [True]}).encode(),
+        json.dumps({**message, "id": "n5", "meta": []}).encode(),
+        json.dumps({**message, "text": "other"}).encode(),
+        b'{"chatkv":"head","id":"gone"}',
+        b'{"chatkv":"name","name":"\\n"}',
+        b'{"chatkv":"system","system":1}',
+        lines[0],
+    ]
+    only_file(tmp_path).write_bytes(b"\n".join([lines[0], *bad, b"", b"\r", *lines[1:]]))
+    (back,), problems = SessionStore(tmp_path).load_all()
+    # The twelfth comes before the message it contradicts, so that one is the second of its id.
+    assert [problem.line for problem in problems] == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 20]
+    assert [m.text for m in back.path()] == ["other", "y"]
+    assert back.name == "a"
+    for problem in problems:
+        assert str(problem).isprintable()
+
+
+def test_a_lost_line_leaves_the_answers_in_order(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "1", "2", "3")
+    three = conv.head
+    store.set_head(conv, conv.path()[1].id)
+    say(store, conv, "3b")
+    lines = only_file(tmp_path).read_bytes().splitlines(keepends=True)
+    del lines[2]
+    only_file(tmp_path).write_bytes(b"".join(lines))
+    (back,), problems = SessionStore(tmp_path).load_all()
+    assert [m.text for m in back.path()] == ["1", "3b"]
+    assert [m.text for m in back.path(three)] == ["1", "3"]
+    assert [problem.line for problem in problems] == [3, 4, 5]
+
+
+def test_a_file_without_its_first_line_keeps_its_messages(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+    say(store, conv, "x")
+    path = only_file(tmp_path)
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
+    again = SessionStore(tmp_path)
+    (back,), (problem,) = again.load_all()
+    assert (back.id, back.created) == (conv.id, conv.created)
+    assert "no session record" in problem.message
+    say(again, back, "y")
+    assert [state(c) for c in reload(again)] == [state(back)]
+
+
+def test_a_newer_version_is_read_and_told(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    say(store, store.create("a"), "x")
+    path = only_file(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
+    (back,), (problem,) = SessionStore(tmp_path).load_all()
+    assert [m.text for m in back.path()] == ["x"]
+    assert "newer chatkv (format 2)" in problem.message
+
+
+def test_odd_things_in_the_folder_are_told(tmp_path: Path) -> None:
+    (tmp_path / "dir.jsonl").mkdir()
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "20269999T999999Z-x.jsonl").touch()
+    (tmp_path / "notes.txt").write_text("mine")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    found, problems = SessionStore(tmp_path).load_all()
+    assert sorted(c.id for c in found) == ["empty", "x"]
+    assert len(problems) == 5
+
+
+def test_a_copied_file_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    say(store, store.create("a"), "x")
+    (tmp_path / "copy.jsonl").write_bytes(only_file(tmp_path).read_bytes())
+    found, (problem,) = SessionStore(tmp_path).load_all()
+    assert len({c.id for c in found}) == 2
+    assert "same session id" in problem.message
+
+
+def test_a_failed_write_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+
+    def full(descriptor: int, data: bytes) -> int:
+        return real(descriptor, data[: len(data) // 2])
+
+    real = os.write
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ChatError, match="no space left") as told:
+        say(store, conv, "lost on disk")
+    assert "\n" not in str(told.value)
+    monkeypatch.undo()
+    assert [m.text for m in conv.path()] == ["lost on disk"]
+    say(store, conv, "next")
+    (back,), (problem,) = SessionStore(tmp_path).load_all()
+    assert state(back) == state(conv)
+    assert problem.line == 2
+
+
+def test_a_write_that_could_not_be_confirmed_is_not_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create("a")
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(ChatError, match="input/output error"):
+        say(store, conv, "x")
+    with pytest.raises(ChatError, match="can't make a session"):
+        store.create("b")
+    monkeypatch.undo()
+    say(store, conv, "y")
+    assert [state(c) for c in reload(store)] == [state(conv)]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_folder_that_can_not_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = SessionStore(tmp_path / "file" / "sessions")
+    for wrong in (store.check_writable, store.create):
+        with pytest.raises(ChatError, match="not a directory; make room or choose another folder"):
+            wrong()
+    SessionStore(tmp_path / "new").check_writable()
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_stranger_is_refused(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    with pytest.raises(ChatError, match="not one of"):
+        store.rename(Conversation(name="other"), "x")
+
+
+def test_examples_can_be_adopted(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    examples = store.examples()
+    assert len(examples) == 3
+    assert examples[0].system == examples[1].system != None  # noqa: E711
+    own = [store.adopt(example) for example in examples]
+    say(store, own[0], "and then?")
+    assert [state(c) for c in reload(store)] == [state(c) for c in own]
+    assert [m.role for m in own[0].path()] == ["user", "user"]
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from chatkv.chat.store import SessionStore
+store = SessionStore(Path(sys.argv[1]))
+conv = store.create("a")
+for n in range(10**6):
+    store.append(conv, conv.append("user", f"message {n} " + "x" * 3000))
+    print(n, flush=True)
+"""
+
+
+def test_after_a_kill_every_finished_message_is_there(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    finished = [int(child.stdout.readline()) for _ in range(20)][-1]
+    child.send_signal(signal.SIGKILL)
+    rest = child.stdout.read().split()
+    child.wait()
+    finished = int(rest[-1]) if rest else finished
+    (conv,), problems = SessionStore(tmp_path).load_all()
+    assert len(conv.messages) >= finished + 1
+    assert len(problems) <= 1
+
+
+def write_many(folder: Path, who: str) -> None:
+    store = SessionStore(folder)
+    (conv,), _ = store.load_all()
+    for n in range(50):
+        store.append(conv, conv.append("user", f"{who}{n}" + "x" * 5000))
+
+
+def test_two_processes_do_not_corrupt_one_another(tmp_path: Path) -> None:
+    SessionStore(tmp_path).create("a")
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=write_many, args=(tmp_path, who)) for who in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    (conv,) = reload(SessionStore(tmp_path))
+    assert len(conv.messages) == 100
+    assert len(conv.children(None)) == 2
