@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -311,9 +312,10 @@ def test_after_a_kill_every_finished_message_is_there(tmp_path: Path) -> None:
     assert len(problems) <= 1
 
 
-def write_many(folder: Path, who: str) -> None:
+def write_many(folder: Path, who: str, start: Barrier) -> None:
     store = SessionStore(folder)
     (conv,), _ = store.load_all()
+    start.wait(60)
     for n in range(50):
         store.append(conv, conv.append("user", f"{who}{n}" + "x" * 5000))
 
@@ -321,7 +323,8 @@ def write_many(folder: Path, who: str) -> None:
 def test_two_processes_do_not_corrupt_one_another(tmp_path: Path) -> None:
     SessionStore(tmp_path).create("a")
     spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=write_many, args=(tmp_path, who)) for who in "ab"]
+    start = spawn.Barrier(2)
+    writers = [spawn.Process(target=write_many, args=(tmp_path, who, start)) for who in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:
