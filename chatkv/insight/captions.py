@@ -1,0 +1,199 @@
+"""One sentence for each record worth telling, for someone who sees a KV cache for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chatkv.insight.visible import cut
+from chatkv.kvcache import events as kv
+from chatkv.scheduler import events as sched
+
+Names = Callable[[int], str]
+
+_ORDER = {
+    "lru": "least recently used",
+    "lfu": "least often used",
+    "fifo": "oldest",
+    "mru": "most recently used",
+    "filo": "newest",
+    "priority": "lowest priority",
+}
+
+
+def node_name(node: int) -> str:
+    """``node 7``; what a caption calls a node unless told otherwise."""
+    return "the root" if node == kv.ROOT else f"node {node}"
+
+
+def caption(event: kv.Event, names: Names = node_name) -> str | None:
+    """The sentence, or None where the record says nothing a person would want to read.
+
+    ``names(node id)`` is what to call a node; its result is shown as it is, so make it ``visible``.
+    """
+    teller = _TELLERS.get(type(event))
+    return None if teller is None else teller(event, names)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _created(e: kv.CacheCreated, names: Names) -> str:
+    return f"an empty cache: {_count(e.num_blocks, 'block')} of {_count(e.block_size, 'token')} each"
+
+
+def _opened(e: kv.RequestOpened, names: Names) -> str:
+    session = f" from {cut(e.session, 40)}" if e.session else ""
+    how = "comes back after it was preempted" if e.resumed else "starts"
+    return f"request {e.request}{session} {how}: {_count(e.prompt_tokens, 'prompt token')}"
+
+
+def _reused(e: kv.PrefixReused, names: Names) -> str:
+    where = _count(len(e.path), "node")
+    return f"request {e.request} reused {_count(e.tokens, 'token')} in {where}: no need to compute them again"
+
+
+def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
+    return f"request {e.request} took {_count(len(e.blocks), 'free block')}"
+
+
+def _copied(e: kv.SlotsCopied, names: Names) -> str:
+    source = f"block {e.source}" if e.node is None else names(e.node)
+    return f"request {e.request} copied {_count(e.tokens, 'token')} from {source}: its block starts the same, then differs"
+
+
+def _stored(e: kv.NodeStored, names: Names) -> str:
+    who = "" if e.request is None else f" by request {e.request}"
+    size = f"{_count(len(e.tokens), 'token')} in {_count(len(e.blocks), 'block')}"
+    return f"{names(e.node)} stored under {names(e.parent)}{who}: {size}, now others can reuse them"
+
+
+def _extended(e: kv.NodeExtended, names: Names) -> str:
+    return f"{names(e.node)} grew by {_count(len(e.tokens), 'token')}"
+
+
+def _split(e: kv.NodeSplit, names: Names) -> str:
+    where = f"{names(e.node)} split at {_count(e.at, 'token')}"
+    return f"{where}: two prompts now share its first part, {names(e.upper)}"
+
+
+def _repointed(e: kv.RowRepointed, names: Names) -> str:
+    size = _count(len(e.new), "block")
+    return f"request {e.request} now uses {size} of the tree in place of its own equal ones"
+
+
+def _evicted(e: kv.NodeEvicted, names: Names) -> str:
+    if e.reason == "superseded":
+        same = _count(e.tokens, "token")
+        return f"{names(e.node)} gave way to a fuller block that starts with the same {same}"
+    return f"{names(e.node)} evicted: {_count(e.tokens, 'token')}, {_victim(e)}"
+
+
+def _trimmed(e: kv.NodeTrimmed, names: Names) -> str:
+    return f"{names(e.node)} lost its last {_count(e.tokens, 'token')}: {_victim(e)}"
+
+
+def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
+    why = _ORDER.get(e.strategy, f"first by {e.strategy}")
+    if e.leaves == 1:
+        return "the only leaf nobody uses"
+    return f"{why} of {e.leaves} leaves nobody uses" if e.leaves else why
+
+
+def _pinned(e: kv.NodePinned, names: Names) -> str:
+    return (
+        f"{names(e.node)} pinned: it will be evicted last"
+        if e.pinned
+        else f"{names(e.node)} no longer pinned"
+    )
+
+
+def _freed(e: kv.BlocksFreed, names: Names) -> str:
+    why = {"duplicate": "the tree has the same", "preempted": "others need the room"}.get(e.reason, e.reason)
+    return f"request {e.request} gave back {_count(len(e.blocks), 'block')}: {why}"
+
+
+def _accounted(e: kv.PromptAccounted, names: Names) -> str:
+    parts = [
+        (e.hit, "reused"),
+        (e.copied, "copied"),
+        (e.first_seen, "never seen before"),
+        (e.evicted, "evicted before"),
+        (e.diverged, "behind the first difference"),
+        (e.rounding, "lost to rounding to whole blocks"),
+        (e.last_token, "the last token, always computed"),
+        (e.other_namespace, "known only in another namespace"),
+    ]
+    told = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f"request {e.request}: of {_count(e.prompt_tokens, 'prompt token')} {told}"
+
+
+def _cleared(e: kv.CacheCleared, names: Names) -> str:
+    return "the cache was cleared: every block is free"
+
+
+def _refused(e: sched.RequestRefused, names: Names) -> str:
+    return f"request {e.request} refused: {cut(e.reason, 200)}"
+
+
+def _queued(e: sched.RequestQueued, names: Names) -> str:
+    return f"request {e.request} waits its turn: {_count(e.prompt_tokens, 'prompt token')}"
+
+
+def _admitted(e: sched.RequestAdmitted, names: Names) -> str:
+    return f"request {e.request} runs: {_count(e.cached, 'token')} need no computing, {e.waiting} still wait"
+
+
+def _preempted(e: sched.RequestPreempted, names: Names) -> str:
+    return f"request {e.request} preempted, it will run again later: {cut(e.reason, 200)}"
+
+
+def _first_token(e: sched.FirstToken, names: Names) -> str:
+    return f"request {e.request} has its first token after {_seconds(e.ttft_s)}"
+
+
+def _finished(e: sched.RequestFinished, names: Names) -> str:
+    rate = (
+        f" at {(e.output_tokens - 1) / e.decode_s:.1f} tok/s"
+        if e.output_tokens > 1 and e.decode_s > 0
+        else ""
+    )
+    why = {
+        "stop": "the model ended its answer",
+        "length": "the token limit was reached",
+        "context": "the context is full",
+        "aborted": "stopped by a person",
+    }.get(e.reason, e.reason)
+    made = _count(e.output_tokens, "token")
+    reused = f"{e.cached} of {e.prompt_tokens} prompt tokens reused"
+    return f"request {e.request} over ({cut(why, 80)}): {made}{rate}, {reused}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+_TELLERS: dict[type[kv.Event], Callable[[Any, Names], str]] = {
+    kv.CacheCreated: _created,
+    kv.RequestOpened: _opened,
+    kv.PrefixReused: _reused,
+    kv.BlocksAllocated: _allocated,
+    kv.SlotsCopied: _copied,
+    kv.NodeStored: _stored,
+    kv.NodeExtended: _extended,
+    kv.NodeSplit: _split,
+    kv.RowRepointed: _repointed,
+    kv.NodeEvicted: _evicted,
+    kv.NodeTrimmed: _trimmed,
+    kv.NodePinned: _pinned,
+    kv.BlocksFreed: _freed,
+    kv.PromptAccounted: _accounted,
+    kv.CacheCleared: _cleared,
+    sched.RequestQueued: _queued,
+    sched.RequestRefused: _refused,
+    sched.RequestAdmitted: _admitted,
+    sched.RequestPreempted: _preempted,
+    sched.FirstToken: _first_token,
+    sched.RequestFinished: _finished,
+}
