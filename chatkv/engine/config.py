@@ -38,7 +38,9 @@ class EngineConfig:
     def validate(self) -> EngineConfig:
         """Return self; raise EngineError that names the option where a value can't work."""
         if not 1 <= self.block_size <= MAX_BLOCK_SIZE:
-            raise EngineError(f"--block-size must be 1 to {MAX_BLOCK_SIZE}, got {self.block_size}", exit_code=2)
+            raise EngineError(
+                f"--block-size must be 1 to {MAX_BLOCK_SIZE}, got {self.block_size}", exit_code=2
+            )
         if self.kv_memory is not None and self.num_blocks is not None:
             raise EngineError("give --kv-memory or --num-blocks, not both", exit_code=2)
         for name, value in (

@@ -1,0 +1,228 @@
+"""The step loop: plan, forward, sample, finish. Single-threaded; ``engine/thread.py`` drives it.
+
+    add ─▶ Scheduler.plan ─▶ Runner.run ─▶ Sampler.draw ─▶ Delta / Finished ─▶ Outbox
+                 │  ▲                            │
+                 ▼  └────── Request.push ◀───────┘
+              KVCache ─── events ─────────────────────────────────────────────▶ Outbox
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from chatkv.engine.messages import Delta, Finished, GenerateRequest
+from chatkv.engine.outbox import Outbox
+from chatkv.engine.runner import Runner
+from chatkv.engine.sampling import Sampler, check_sampling
+from chatkv.errors import ChatkvError
+from chatkv.kvcache.cache import KVCache
+from chatkv.model.tokenizer import Codec, Detokenizer
+from chatkv.scheduler import events as ev
+from chatkv.scheduler.request import Request, State
+from chatkv.scheduler.scheduler import Scheduler, Work
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Generation:
+    """What the engine keeps for a request beside the scheduler's view: text, sampling, times."""
+
+    request: Request
+    sampler: Sampler
+    detokenizer: Detokenizer
+    queued: float
+    first: float | None = None
+    last: float = 0.0
+    text: list[str] = field(default_factory=list)
+
+
+class EngineCore:
+    """Joins cache, scheduler, model and sampling. An error of one request ends that request only."""
+
+    def __init__(
+        self, cache: KVCache, scheduler: Scheduler, runner: Runner, codec: Codec, max_context: int, outbox: Outbox
+    ) -> None:
+        self.cache = cache
+        self.scheduler = scheduler
+        self.runner = runner
+        self.codec = codec
+        self.max_context = max_context
+        self.outbox = outbox
+        self.live: dict[int, Generation] = {}
+        self._clear_wanted = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return self.scheduler.has_work
+
+    def add(self, id: int, generate: GenerateRequest, queued: float) -> None:
+        """Tokenise and queue a request; ``queued`` is ``time.perf_counter()`` when the person asked."""
+        try:
+            problem = check_sampling(generate.sampling)
+            prompt = [] if problem else self.codec.encode_chat(generate.turns)
+        except ChatkvError as error:
+            problem = str(error)
+        except Exception as error:
+            logger.exception("request %d could not be tokenised", id)
+            problem = f"this prompt could not be tokenised: {type(error).__name__}: {error}"
+        if problem:
+            self._finish_unstarted(id, generate.session, "error", problem, 0)
+            return
+        request = Request(
+            id,
+            generate.session,
+            np.array(prompt, dtype=np.int32),
+            max_tokens=generate.sampling.max_tokens,
+            namespace=generate.namespace,
+        )
+        refusal = self._too_long(request) or self.scheduler.add(request)
+        if refusal:
+            self._finish_unstarted(id, generate.session, "refused", refusal, request.prompt_tokens)
+            return
+        self.live[id] = Generation(
+            request, Sampler(generate.sampling), self.codec.detokenizer(), queued, last=queued
+        )
+
+    def stop(self, id: int) -> None:
+        """End a request in any state; what it wrote stays findable. An unknown or finished id is ignored."""
+        generation = self.live.get(id)
+        if generation is not None:
+            self._finish(generation, "aborted")
+
+    def clear_cache(self) -> None:
+        """Forget all cached prefixes as soon as no request is open."""
+        self._clear_wanted = not self.cache.clear()
+
+    def step(self) -> None:
+        """One pass: plan, forward, sample. A failing forward ends the requests that took part."""
+        start = time.perf_counter()
+        plan = self.scheduler.plan()
+        for request in plan.exhausted:
+            self._finish(
+                self.live[request.id],
+                "cache full",
+                f"the answer fills the whole KV pool ({self.cache.num_blocks} blocks of "
+                f"{self.cache.block_size} tokens): enlarge it with --kv-memory or --num-blocks, or start a new session",
+            )
+        if plan.work:
+            self._forward(plan.work, start)
+        if self._clear_wanted and not self.cache.rows:
+            self.clear_cache()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _forward(self, work: list[Work], start: float) -> None:
+        begun = time.perf_counter()
+        try:
+            logits = self.runner.run(work, self.cache)
+        except Exception as error:
+            logger.exception("a forward of %d requests failed", len(work))
+            message = f"the model's forward failed: {type(error).__name__}: {error}"
+            for item in work:
+                # Its slots may not hold what its row says: nothing of it may stay findable.
+                self._finish(self.live[item.request.id], "error", message, keep=False)
+            return
+        forward_s = time.perf_counter() - begun
+        row = 0
+        for item in work:
+            self.scheduler.computed(item)
+            if item.samples:
+                self._sample(self.live[item.request.id], logits[row])
+                row += 1
+        self.cache.log.emit(
+            ev.StepDone, step=self.scheduler.steps, step_s=time.perf_counter() - start, forward_s=forward_s
+        )
+
+    def _sample(self, generation: Generation, logits: torch.Tensor) -> None:
+        request = generation.request
+        token = generation.sampler.draw(logits)
+        request.push(token)
+        now = time.perf_counter()
+        if generation.first is None:
+            generation.first = now
+            self.cache.log.emit(ev.FirstToken, request=request.id, ttft_s=now - generation.queued)
+        generation.last = now
+        stopped = token in self.codec.stop_ids
+        text = "" if stopped else generation.detokenizer.push(token)
+        generation.text.append(text)
+        self.outbox.deltas.append(Delta(request.id, request.session, text, (token,)))
+        if stopped:
+            self._finish(generation, "stop")
+        elif request.output_tokens >= request.max_tokens:
+            self._finish(generation, "length")
+        elif request.num_tokens >= self.max_context:
+            self._finish(
+                generation,
+                "context",
+                f"the context is full ({self.max_context} tokens): fork an earlier message or start a new session",
+            )
+
+    def _finish(self, generation: Generation, reason: str, message: str = "", *, keep: bool = True) -> None:
+        request = generation.request
+        rest = generation.detokenizer.flush()
+        if rest:
+            generation.text.append(rest)
+            self.outbox.deltas.append(Delta(request.id, request.session, rest, ()))
+        closing = "aborted" if reason in ("aborted", "cache full") else "finished"
+        self.scheduler.finish(request, closing if keep else "preempted")
+        del self.live[request.id]
+        self._report(request, reason, message, generation)
+
+    def _finish_unstarted(self, id: int, session: str, reason: str, message: str, prompt_tokens: int) -> None:
+        request = Request(id, session, np.zeros(max(prompt_tokens, 1), dtype=np.int32), max_tokens=0)
+        request.prompt_tokens = prompt_tokens
+        request.state = State.FINISHED
+        self._report(request, reason, message, None)
+
+    def _report(self, request: Request, reason: str, message: str, generation: Generation | None) -> None:
+        ttft = decode_s = None
+        if generation is not None and generation.first is not None:
+            ttft, decode_s = generation.first - generation.queued, generation.last - generation.first
+        ids = () if generation is None else tuple(request.tokens[request.prompt_tokens :].tolist())
+        computed = 0 if generation is None else request.prompt_tokens - request.cached
+        self.cache.log.emit(
+            ev.RequestFinished,
+            request=request.id,
+            session=request.session,
+            reason=reason,
+            prompt_tokens=request.prompt_tokens,
+            output_tokens=len(ids),
+            cached=request.cached,
+            copied=request.copied,
+            computed=computed,
+            ttft_s=ttft,
+            decode_s=decode_s or 0.0,
+        )
+        self.outbox.finished.append(
+            Finished(
+                request=request.id,
+                session=request.session,
+                reason=reason,
+                message=message,
+                text="" if generation is None else "".join(generation.text),
+                token_ids=ids,
+                prompt_tokens=request.prompt_tokens,
+                cached=request.cached,
+                copied=request.copied,
+                computed=computed,
+                ttft_s=ttft,
+                decode_s=decode_s or 0.0,
+            )
+        )
+
+    def _too_long(self, request: Request) -> str | None:
+        if request.prompt_tokens < self.max_context:
+            return None
+        reason = (
+            f"this prompt has {request.prompt_tokens} tokens, the context holds {self.max_context} with the answer: "
+            "shorten it, fork an earlier message, or start a new session"
+        )
+        self.cache.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
+        return reason

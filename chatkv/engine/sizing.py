@@ -1,0 +1,62 @@
+"""How many blocks the KV pool gets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from chatkv.engine.config import EngineConfig, EngineError
+
+DEFAULT_KV_MEMORY = 512 << 20
+"""Bytes: a pool this large holds tens of long chats with a small model and fits a laptop."""
+FREE_SHARE = 4
+"""Without a size given, the pool takes at most one part in this many of the free memory."""
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
+
+
+def free_memory() -> int:
+    """Bytes of memory that this process may still take (the container's limit counted)."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) << 10
+    except (OSError, ValueError):  # not Linux: assume that half of the memory is in use
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    try:
+        free = min(free, int(_CGROUP_LIMIT.read_text()) - int(_CGROUP_USED.read_text()))
+    except (OSError, ValueError):  # no limit ("max"), or none of our business
+        pass
+    return max(free, 0)
+
+
+def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int) -> int:
+    """The number of blocks for ``config``; ``free_bytes`` is what the device has left.
+
+    Raises EngineError where not even one block fits, or a given size exceeds what is free.
+    """
+    if config.num_blocks is not None:
+        wanted = config.num_blocks * bytes_per_block
+        if wanted > free_bytes:
+            raise EngineError(
+                f"--num-blocks {config.num_blocks} needs {_mib(wanted)}, {_mib(free_bytes)} are free: "
+                f"give at most {free_bytes // bytes_per_block}"
+            )
+        return config.num_blocks
+    memory = config.kv_memory
+    if memory is None:
+        memory = min(DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
+    elif memory > free_bytes:
+        raise EngineError(f"--kv-memory {_mib(memory)} is more than the {_mib(free_bytes)} that are free")
+    blocks = memory // bytes_per_block
+    if blocks < 1:
+        raise EngineError(
+            f"a KV pool of {_mib(memory)} holds no block of {config.block_size} tokens "
+            f"({_mib(bytes_per_block)}): give more with --kv-memory or a smaller --block-size"
+        )
+    return blocks
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

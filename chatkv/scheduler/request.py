@@ -1,0 +1,86 @@
+"""A request as the scheduler sees it: token ids, progress, and where it is in its life.
+
+waiting ──admit──▶ running ──finish──▶ finished
+   ▲                  │
+   └────preempt───────┘            (refused and aborted requests go straight to finished)
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from chatkv.kvcache.events import Int32Array
+from chatkv.kvcache.table import IntBuffer
+
+
+class State(Enum):
+    """Where a request is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Request:
+    """``prompt``: int32 [n], n ≥ 1. Ids grow in order of arrival."""
+
+    __slots__ = (
+        "buffer",
+        "cached",
+        "computed",
+        "copied",
+        "id",
+        "max_tokens",
+        "namespace",
+        "preemptions",
+        "prompt_tokens",
+        "session",
+        "state",
+    )
+
+    def __init__(
+        self, id: int, session: str, prompt: Int32Array, *, max_tokens: int, namespace: str = ""
+    ) -> None:
+        self.id = id
+        self.session = session
+        self.namespace = namespace
+        self.max_tokens = max_tokens
+        self.buffer = IntBuffer(np.ascontiguousarray(prompt, dtype=np.int32))
+        self.prompt_tokens = len(prompt)
+        self.state = State.WAITING
+        self.computed = 0
+        """Tokens whose KV exists in the request's row."""
+        self.cached = 0
+        """Prompt tokens found in the cache at first admission (a rematch after preemption is no reuse)."""
+        self.copied = 0
+        """The part of ``cached`` that came by copied slots."""
+        self.preemptions = 0
+
+    @property
+    def tokens(self) -> Int32Array:
+        """Prompt and sampled tokens, int32; a view that is good until the next ``push``."""
+        return self.buffer.array
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and sampled tokens."""
+        return self.buffer.size
+
+    @property
+    def output_tokens(self) -> int:
+        """Sampled tokens."""
+        return self.buffer.size - self.prompt_tokens
+
+    @property
+    def todo(self) -> int:
+        """Tokens that must be computed before the next one can be sampled (1 while decoding)."""
+        return self.buffer.size - self.computed
+
+    def push(self, token: int) -> None:
+        """A token was sampled; its KV does not exist yet."""
+        self.buffer.extend(np.array([token], dtype=np.int32))
+
+    def __repr__(self) -> str:
+        return f"Request({self.id}, {self.state.value}, {self.computed}/{self.num_tokens} tokens)"

@@ -1,0 +1,224 @@
+"""Who computes what in the next step: continuous batching with chunked prefill over a paged cache.
+
+A step has a budget of tokens. Running requests come first (each decoding one takes one token, so that
+no answer stutters while others prefill), then those still in prefill, then waiting ones in order of
+arrival. When the pool is full, idle cached prefixes are evicted; when nothing idle is left, the
+running request that arrived last is preempted: its tokens are kept, its blocks freed, and it comes
+back by matching again. The one that arrived first is never preempted, so something always goes on.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import NamedTuple
+
+from chatkv.kvcache.cache import Copy, KVCache, blocks_for
+from chatkv.kvcache.events import EventLog
+from chatkv.scheduler import events as ev
+from chatkv.scheduler.request import Request, State
+
+
+class Work(NamedTuple):
+    """Compute tokens ``start … start + length - 1`` of ``request``; ``copies`` first.
+
+    ``samples``: these are its last known tokens, so the next one is to be sampled.
+    """
+
+    request: Request
+    start: int
+    length: int
+    samples: bool
+    copies: tuple[Copy, ...]
+
+
+class Plan(NamedTuple):
+    """One step's work, and the requests that can't go on because they alone fill the pool."""
+
+    work: list[Work]
+    exhausted: list[Request]
+
+
+class Scheduler:
+    """Owns the queue of waiting and the list of running requests; both in order of arrival.
+
+    ``max_batch_tokens``: the budget of a step; ``max_running``: how many requests may run at once
+    (at most the budget, so that every decoding request gets its token).
+    """
+
+    def __init__(
+        self,
+        cache: KVCache,
+        *,
+        max_batch_tokens: int = 512,
+        max_running: int = 64,
+        log: EventLog | None = None,
+    ) -> None:
+        if max_batch_tokens < 1 or max_running < 1:
+            raise ValueError("max_batch_tokens and max_running must be at least 1")
+        self.cache = cache
+        self.log = log or cache.log
+        self.max_batch_tokens = max_batch_tokens
+        self.max_running = min(max_running, max_batch_tokens)
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.steps = 0
+
+    def add(self, request: Request) -> str | None:
+        """Queue ``request``. Returns one line that says why, where it can never run, else None."""
+        self.log.emit(
+            ev.RequestQueued,
+            request=request.id,
+            session=request.session,
+            prompt_tokens=request.prompt_tokens,
+            max_tokens=request.max_tokens,
+        )
+        size, pool = self.cache.block_size, self.cache.num_blocks
+        need = blocks_for(request.prompt_tokens, size)
+        if need > pool:
+            reason = (
+                f"this prompt needs {need} blocks ({request.prompt_tokens} tokens at {size} a block), the "
+                f"pool has {pool}: shorten it, start a new session, or enlarge --kv-memory or --num-blocks"
+            )
+            request.state = State.FINISHED
+            self.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
+            return reason
+        self.waiting.append(request)
+        return None
+
+    def plan(self) -> Plan:
+        """Decide the next step's work; rows have room for it, and copies are listed with it."""
+        work: list[Work] = []
+        exhausted: list[Request] = []
+        budget = self.max_batch_tokens
+        preempted = len(self.waiting)
+        # Decoding first; a request may be preempted by one before it while we go through the list.
+        for request in sorted(self.running, key=lambda r: r.todo > 1):
+            if request.state is not State.RUNNING or budget == 0:
+                continue
+            count = self._room(request, min(request.todo, budget), work, exhausted)
+            if count:
+                work.append(self._work(request, count))
+                budget -= count
+        # Not in a step that preempted someone: the room was made for those who run.
+        if not exhausted and len(self.waiting) == preempted:
+            self._admit(work, budget)
+        # A request that was preempted after it was given work won't do it.
+        work = [w for w in work if w.request.state is State.RUNNING]
+        if work:
+            self.steps += 1
+            self.log.emit(
+                ev.StepPlanned,
+                step=self.steps,
+                prefill=tuple((w.request.id, w.length) for w in work if w.length > 1 or not w.samples),
+                decode=tuple(w.request.id for w in work if w.length == 1 and w.samples),
+                waiting=len(self.waiting),
+                running=len(self.running),
+            )
+        return Plan(work, exhausted)
+
+    def computed(self, work: Work) -> None:
+        """The KV of ``work`` has been written."""
+        request = work.request
+        self.cache.commit(request.id, request.tokens[work.start : work.start + work.length])
+        request.computed += work.length
+
+    def finish(self, request: Request, reason: str) -> None:
+        """Take ``request`` out in any state; its blocks and locks come back.
+
+        ``reason`` is the cache's: ``finished`` or ``aborted``. Finishing twice does nothing.
+        """
+        if request.state is State.FINISHED:
+            return
+        if request.state is State.RUNNING:
+            self.cache.close(request.id, reason)
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        request.state = State.FINISHED
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is waiting or running."""
+        return bool(self.waiting or self.running)
+
+    def _work(self, request: Request, count: int, copies: tuple[Copy, ...] = ()) -> Work:
+        return Work(request, request.computed, count, count == request.todo, copies)
+
+    def _chunk(self, request: Request, count: int) -> int:
+        """Cut a chunk that does not end its prompt at the end of a block, so that no block is split."""
+        if count < request.todo:
+            over = (request.computed + count) % self.cache.block_size
+            return count - over if over < count else count
+        return count
+
+    def _room(self, request: Request, count: int, work: list[Work], exhausted: list[Request]) -> int:
+        """Make room for up to ``count`` more tokens, preempting if needed; how many got room."""
+        count = self._chunk(request, count)
+        while not self.cache.grow(request.id, request.computed + count):
+            possible = self._possible(request)
+            if 0 < possible < count:  # place what fits, the rest in a later step
+                count = possible
+                continue
+            victim = self.running[-1]
+            if victim is request and len(self.running) == 1:
+                exhausted.append(request)
+                return 0
+            self._preempt(victim)
+            if victim is request:
+                return 0
+        return count
+
+    def _possible(self, request: Request) -> int:
+        room = len(self.cache.row(request.id).blocks) + self.cache.free + self.cache.evictable
+        return room * self.cache.block_size - request.computed
+
+    def _preempt(self, victim: Request) -> None:
+        self.cache.close(victim.id, "preempted")
+        self.running.remove(victim)
+        victim.state = State.WAITING
+        victim.computed = 0
+        victim.preemptions += 1
+        insort(self.waiting, victim, key=lambda r: r.id)
+        self.log.emit(
+            ev.RequestPreempted, request=victim.id, reason="pool full: the last to arrive gives way"
+        )
+
+    def _admit(self, work: list[Work], budget: int) -> None:
+        """Waiting requests in order of arrival, until one does not fit (no overtaking in FCFS)."""
+        while self.waiting and budget and len(self.running) < self.max_running:
+            request = self.waiting[0]
+            opened = self.cache.open(
+                request.id,
+                request.tokens,
+                session=request.session,
+                namespace=request.namespace,
+                resumed=request.preemptions > 0,
+                headroom=self._headroom(),
+            )
+            if opened is None:
+                return
+            self.waiting.pop(0)
+            insort(self.running, request, key=lambda r: r.id)
+            request.state = State.RUNNING
+            request.computed = opened.cached
+            if request.preemptions == 0:
+                request.cached, request.copied = opened.cached, opened.copied
+            self.log.emit(
+                ev.RequestAdmitted,
+                request=request.id,
+                cached=opened.cached,
+                copied=opened.copied,
+                waiting=len(self.waiting),
+            )
+            count = self._chunk(request, min(request.todo, budget))
+            if not self.cache.grow(request.id, request.computed + count):
+                raise AssertionError(f"{request!r} was opened without room")
+            work.append(self._work(request, count, opened.copies))
+            budget -= count
+
+    def _headroom(self) -> int:
+        """Blocks that the running requests are about to need: the rest of their prompts, and one each."""
+        size = self.cache.block_size
+        return sum(
+            blocks_for(r.num_tokens + 1, size) - len(self.cache.row(r.id).blocks) for r in self.running
+        )
