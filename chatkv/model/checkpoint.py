@@ -1,0 +1,169 @@
+"""Weights of a Hugging Face folder: safetensors (one file or shards) → the decoder's fused tensors."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from chatkv.model.config import DecoderConfig, read_json
+from chatkv.model.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``x @ weight.T + bias``; ``weight`` ``[out, in]``, ``bias`` ``[out]`` or None."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer. ``qkv`` stacks q, k, v; ``gate_up`` stacks gate and up."""
+
+    attn_norm: torch.Tensor
+    qkv: Linear
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    output: Linear
+    mlp_norm: torch.Tensor
+    gate_up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """All weights. ``head`` is ``embedding`` itself where they are tied."""
+
+    embedding: torch.Tensor
+    layers: tuple[LayerWeights, ...]
+    final_norm: torch.Tensor
+    head: torch.Tensor
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of ``folder``; raises ModelError where there are none or a shard is missing."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        weight_map = read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise ModelError(f"{index} has no weight_map; download it again")
+        # Only the name is taken: an index must not point outside its folder.
+        files = sorted({folder / Path(str(name)).name for name in weight_map.values()})
+        for file in files:
+            if not file.is_file():
+                raise ModelError(f"{folder}: shard {file.name} is missing; download the model again")
+        return files
+    single = folder / "model.safetensors"
+    if single.is_file():
+        return [single]
+    found = sorted(folder.glob("*.safetensors"))
+    if len(found) == 1:
+        return found
+    if any(folder.glob("*.bin")) or any(folder.glob("*.pth")):
+        raise ModelError(f"{folder} has only pickled weights (.bin); use a folder with model.safetensors")
+    raise ModelError(
+        f"{folder} has no model.safetensors; give a complete Hugging Face model folder or a GGUF file"
+    )
+
+
+def load_weights(folder: Path, config: DecoderConfig, dtype: torch.dtype, device: str) -> DecoderWeights:
+    """Read and fuse the weights in ``dtype`` on ``device``.
+
+    Tensors that already have the dtype and need no fusing stay mapped from the file on a CPU.
+    Raises ModelError for missing, surplus, misshapen or unreadable tensors.
+    """
+    with ExitStack() as stack:
+        return _Reader(stack, folder, config, dtype, device).weights()
+
+
+class _Reader:
+    """Looks tensors up by their Hugging Face name, checks shapes, and notes which were used."""
+
+    def __init__(
+        self, stack: ExitStack, folder: Path, config: DecoderConfig, dtype: torch.dtype, device: str
+    ) -> None:
+        self._folder, self._config, self._dtype, self._device = folder, config, dtype, device
+        self._where: dict[str, Any] = {}
+        for file in weight_files(folder):
+            try:
+                handle = stack.enter_context(safe_open(file, framework="pt"))
+            except (SafetensorError, OSError) as error:
+                raise ModelError(
+                    f"{file} is not a readable safetensors file ({error}); download it again"
+                ) from None
+            self._where |= dict.fromkeys(handle.keys(), handle)
+        self._prefix = "model." if "model.embed_tokens.weight" in self._where else ""
+
+    def weights(self) -> DecoderWeights:
+        config = self._config
+        embedding = self._take("embed_tokens.weight", config.vocab, config.hidden)
+        layers = tuple(self._layer(f"layers.{i}.") for i in range(config.num_layers))
+        final_norm = self._take("norm.weight", config.hidden)
+        head = embedding
+        if not config.tie_embeddings:
+            head = self._tensor("lm_head.weight", (config.vocab, config.hidden))
+        surplus = [n for n in self._where if n != "lm_head.weight" and not n.endswith("rotary_emb.inv_freq")]
+        if surplus:
+            raise ModelError(
+                f"{self._folder}: tensor {min(surplus)} is not part of a {config.model_type} model; "
+                "config.json and the weights don't belong together"
+            )
+        return DecoderWeights(embedding, layers, final_norm, head)
+
+    def _layer(self, prefix: str) -> LayerWeights:
+        c = self._config
+        q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+        attn, mlp = prefix + "self_attn.", prefix + "mlp."
+        qkv = {attn + "q_proj": q_size, attn + "k_proj": kv_size, attn + "v_proj": kv_size}
+        return LayerWeights(
+            attn_norm=self._take(prefix + "input_layernorm.weight", c.hidden),
+            qkv=self._linear(qkv, c.hidden, c.qkv_bias),
+            q_norm=self._take(attn + "q_norm.weight", c.head_dim) if c.qk_norm else None,
+            k_norm=self._take(attn + "k_norm.weight", c.head_dim) if c.qk_norm else None,
+            output=self._linear({attn + "o_proj": c.hidden}, q_size, c.o_bias),
+            mlp_norm=self._take(prefix + "post_attention_layernorm.weight", c.hidden),
+            gate_up=self._linear(
+                dict.fromkeys((mlp + "gate_proj", mlp + "up_proj"), c.intermediate), c.hidden, c.mlp_bias
+            ),
+            down=self._linear({mlp + "down_proj": c.hidden}, c.intermediate, c.mlp_bias),
+        )
+
+    def _linear(self, parts: dict[str, int], columns: int, bias: bool) -> Linear:
+        weights = [self._take(name + ".weight", rows, columns) for name, rows in parts.items()]
+        biases = [self._take(name + ".bias", rows) for name, rows in parts.items()] if bias else []
+        return Linear(_join(weights), _join(biases) if bias else None)
+
+    def _take(self, name: str, *shape: int) -> torch.Tensor:
+        return self._tensor(self._prefix + name, shape)
+
+    def _tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        handle = self._where.pop(name, None)
+        if handle is None:
+            raise ModelError(f"{self._folder}: tensor {name} is missing; download the model again")
+        try:
+            tensor: torch.Tensor = handle.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"{self._folder}: tensor {name} can't be read ({error}); download the model again"
+            ) from None
+        if tuple(tensor.shape) != shape:
+            raise ModelError(
+                f"{self._folder}: tensor {name} has shape {list(tensor.shape)}, "
+                f"config.json says {list(shape)}"
+            )
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
+            raise ModelError(
+                f"{self._folder}: tensor {name} is {tensor.dtype}; "
+                "only bf16, fp16 and fp32 weights are supported"
+            )
+        return tensor.to(device=self._device, dtype=self._dtype)
+
+
+def _join(parts: list[torch.Tensor]) -> torch.Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,243 @@
+"""A GGUF file → a Hugging Face folder: bf16 safetensors, config.json, tokenizer.json.
+
+Weights come out bit-identical to transformers' own GGUF loading in bf16. llama.cpp's converter
+permutes the rows of q and k of ``llama`` models to its interleaved RoPE; that is undone here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from chatkv.model.errors import ModelError
+from chatkv.model.gguf_tokenizer import tokenizer_files
+
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
+"""``general.architecture`` (Mistral is ``llama`` there) → the Hugging Face class."""
+
+_TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+# Llama 3.1 and 3.2 GGUFs carry their RoPE scaling as a tensor of divisors, not as numbers.
+_LLAMA3_ROPE = [
+    {
+        "rope_type": "llama3",
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    for factor in (8.0, 32.0)
+]
+
+
+class GgufFile:
+    """Metadata and tensors of a GGUF file; raises ModelError where it is broken or unsupported."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as handle:
+                magic = handle.read(4)
+        except OSError as error:
+            raise ModelError(f"can't read {path}: {error.strerror}") from None
+        if magic != b"GGUF":
+            raise ModelError(f"{path} is not a GGUF file; download it again, or give a Hugging Face folder")
+        from gguf import GGUFReader
+
+        try:
+            reader = GGUFReader(path)
+            self.metadata: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items()}
+        except Exception as error:
+            # The reader checks little: a cut or damaged file fails somewhere inside numpy.
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ModelError(f"{path} is a broken GGUF file ({reason[:120]}); download it again") from None
+        self.tensors = {tensor.name: tensor for tensor in reader.tensors}
+        architecture = self.metadata.get("general.architecture")
+        if architecture not in ARCHITECTURES:
+            raise ModelError(
+                f"{path}: GGUF architecture {architecture!r} is not supported; "
+                f"use one of {', '.join(ARCHITECTURES)}"
+            )
+        self.architecture: str = architecture
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """``<architecture>.<name>`` raises ModelError without one and without ``default``."""
+        value = self.metadata.get(f"{self.architecture}.{name}", default)
+        if value is None:
+            raise ModelError(
+                f"{self.path}: GGUF metadata {self.architecture}.{name} is missing; download it again"
+            )
+        return value
+
+    def dequantized(self, name: str) -> npt.NDArray[np.float32]:
+        """The tensor ``name`` in fp32, in its row-major shape."""
+        from gguf import dequantize
+
+        tensor = self.tensors[name]
+        shape = tuple(int(n) for n in reversed(tensor.shape))
+        try:
+            return np.ascontiguousarray(
+                dequantize(tensor.data, tensor.tensor_type), dtype=np.float32
+            ).reshape(shape)
+        except (NotImplementedError, ValueError) as error:
+            raise ModelError(
+                f"{self.path}: tensor {name} can't be unpacked ({error}); use another quantisation"
+            ) from None
+
+
+def convert(path: Path, folder: Path, progress: Callable[[float], None]) -> None:
+    """Write ``config.json``, ``model.safetensors`` (bf16), ``tokenizer.json``, ``tokenizer_config.json``.
+
+    ``progress`` is called with the fraction of the weights that are written. Raises ModelError.
+    """
+    source = GgufFile(path)
+    names = {name: _hf_name(source, name) for name in source.tensors if name != "rope_freqs.weight"}
+    config = _config(source)
+    for file, content in tokenizer_files(source.metadata, path).items():
+        (folder / file).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    _write_safetensors(source, names, config, folder / "model.safetensors", progress)
+
+
+def _hf_name(source: GgufFile, name: str) -> str:
+    stem, _, kind = name.rpartition(".")
+    if stem in _TOP and kind == "weight":
+        return f"{_TOP[stem]}.{kind}"
+    parts = stem.split(".")
+    if len(parts) == 3 and parts[0] == "blk" and parts[1].isdigit() and parts[2] in _LAYER:
+        return f"model.layers.{parts[1]}.{_LAYER[parts[2]]}.{kind}"
+    raise ModelError(
+        f"{source.path}: tensor {name} is not part of a plain {source.architecture} model; "
+        "mixture-of-experts and other variants are not supported"
+    )
+
+
+def _config(source: GgufFile) -> dict[str, Any]:
+    heads = int(source.value("attention.head_count"))
+    hidden = int(source.value("embedding_length"))
+    head_dim = int(
+        source.value("attention.key_length", source.value("rope.dimension_count", hidden // heads))
+    )
+    metadata = source.metadata
+    config: dict[str, Any] = {
+        "architectures": [ARCHITECTURES[source.architecture]],
+        "model_type": source.architecture,
+        "dtype": "bfloat16",
+        "num_hidden_layers": int(source.value("block_count")),
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(source.value("attention.head_count_kv", heads)),
+        "head_dim": head_dim,
+        "hidden_size": hidden,
+        "intermediate_size": int(source.value("feed_forward_length")),
+        "max_position_embeddings": int(source.value("context_length")),
+        "rms_norm_eps": float(source.value("attention.layer_norm_rms_epsilon")),
+        "rope_parameters": _rope(source, head_dim),
+        "vocab_size": int(source.tensors["token_embd.weight"].shape[1])
+        if "token_embd.weight" in source.tensors
+        else 0,
+        "tie_word_embeddings": "output.weight" not in source.tensors,
+        "hidden_act": "silu",
+        "attention_bias": source.architecture != "qwen2" and "blk.0.attn_q.bias" in source.tensors,
+        "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+    }
+    window = metadata.get(f"{source.architecture}.attention.sliding_window")
+    if window:
+        config |= {"sliding_window": int(window), "use_sliding_window": True}
+    return config
+
+
+def _rope(source: GgufFile, head_dim: int) -> dict[str, Any]:
+    theta = float(source.value("rope.freq_base", 10000.0))
+    kind = source.value("rope.scaling.type", "none")
+    if kind == "linear":
+        return {
+            "rope_type": "linear",
+            "factor": float(source.value("rope.scaling.factor")),
+            "rope_theta": theta,
+        }
+    if kind != "none":
+        raise ModelError(f"{source.path}: RoPE scaling {kind!r} is not supported; only linear and llama3 are")
+    if "rope_freqs.weight" not in source.tensors:
+        return {"rope_type": "default", "rope_theta": theta}
+    divisors = source.dequantized("rope_freqs.weight").ravel()
+    for candidate in _LLAMA3_ROPE:
+        if np.allclose(divisors, _llama3_divisors(candidate, theta, head_dim), rtol=1e-3):
+            return candidate | {"rope_theta": theta}
+    raise ModelError(
+        f"{source.path}: its rope_freqs are neither Llama 3.1's nor 3.2's; use a Hugging Face folder"
+    )
+
+
+def _llama3_divisors(rope: dict[str, Any], theta: float, head_dim: int) -> npt.NDArray[np.float64]:
+    frequencies = 1.0 / theta ** (np.arange(0, head_dim, 2) / head_dim)
+    cycles = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
+    smooth = np.clip(
+        (cycles - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"]), 0, 1
+    )
+    return np.asarray(1 / ((1 - smooth) / rope["factor"] + smooth))
+
+
+def _write_safetensors(
+    source: GgufFile,
+    names: dict[str, str],
+    config: dict[str, Any],
+    path: Path,
+    progress: Callable[[float], None],
+) -> None:
+    """One tensor at a time, so that memory stays at the largest tensor's size."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, hf_name in names.items():
+        shape = [int(n) for n in reversed(source.tensors[name].shape)]
+        start, end = end, end + 2 * math.prod(shape)
+        header[hf_name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    written = 0
+    with path.open("wb") as out:
+        out.write(struct.pack("<Q", len(encoded)) + encoded)
+        for name in names:
+            data = source.dequantized(name)
+            if source.architecture == "llama" and ".attn_q." in name:
+                data = _unpermute(data, config["num_attention_heads"])
+            elif source.architecture == "llama" and ".attn_k." in name:
+                data = _unpermute(data, config["num_key_value_heads"])
+            out.write(_bf16(data).tobytes())
+            written += 2 * data.size
+            progress(written / end)
+
+
+def _unpermute(data: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
+    """Interleaved RoPE rows → half-split rows, a head at a time."""
+    half = data.shape[0] // heads // 2
+    return data.reshape(heads, half, 2, *data.shape[1:]).swapaxes(1, 2).reshape(data.shape)
+
+
+def _bf16(data: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """fp32 → bf16 bits, rounded to nearest even."""
+    bits = data.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
