@@ -1,0 +1,236 @@
+"""The block pool as a map: one cell a block, or, where the pool is larger than the pane, many."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from chatkv.insight.mirror import Mirror
+from chatkv.insight.nodes import BlockState
+from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
+
+_STATES = len(BlockState)
+
+
+class BlockMapView(ScrollView, can_focus=True):
+    """``0000 ==========++..====.. 0024``: the glyph is the block's state.
+
+    A pool that does not fit is drawn denser: a cell is a run of blocks and shows the state most of
+    them are in. ``d`` changes between that and one cell a block with scrolling; enter on a dense
+    cell goes to its first block, enter on a block posts ``BlockSelected``.
+    """
+
+    DEFAULT_CSS = f"""
+    BlockMapView {{
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+    }}
+    BlockMapView > .block-map--address {{ color: $text-muted; }}
+    BlockMapView > .block-map--cursor {{ text-style: reverse; }}
+    BlockMapView > .block-map--mine {{ text-style: bold underline; }}
+    {look_css("BlockMapView")}
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {
+        "block-map--address",
+        "block-map--cursor",
+        "block-map--mine",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", "Left", show=False),
+        Binding("right,l", "move(1)", "Right", show=False),
+        Binding("up,k", "move_rows(-1)", "Up", show=False),
+        Binding("down,j", "move_rows(1)", "Down", show=False),
+        Binding("pageup", "move_pages(-1)", "Page up", show=False),
+        Binding("pagedown", "move_pages(1)", "Page down", show=False),
+        Binding("home,g", "go(0)", "First", show=False),
+        Binding("end,G", "go(-1)", "Last", show=False),
+        Binding("enter", "select", "Inspect block", show=False),
+        Binding("d", "density", "Density", tooltip="One cell a block, or the whole pool in the pane"),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._states: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self._mine: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._cells: npt.NDArray[np.uint8] = self._states
+        self._mine_cells: npt.NDArray[np.bool_] = self._mine
+        self._dense: bool | None = None
+        """What the person chose; None: dense only where the pool does not fit."""
+        self._cursor = 0
+        """A block."""
+        self.columns = 8
+        self.per_cell = 1
+        """Blocks a cell."""
+
+    def show(self, mirror: Mirror, focus_session: str | None) -> None:
+        """Draw this state; the blocks in open rows of ``focus_session`` stand out."""
+        states = mirror.block_states()
+        mine = np.zeros(len(states), np.bool_)
+        for row in mirror.rows.values():
+            if row.session == focus_session:
+                mine[row.blocks] = True
+        used = mirror.num_blocks - mirror.free
+        title = f"Blocks {used}/{mirror.num_blocks} · {mirror.block_size} tok"
+        if np.array_equal(states, self._states) and np.array_equal(mine, self._mine):
+            self._title(title)
+            return
+        resized = len(states) != len(self._states)
+        self._states, self._mine = states.copy(), mine
+        self._cursor = max(0, min(self._cursor, len(states) - 1))
+        if resized:
+            self._lay_out()
+        else:
+            self._gather()
+        self._title(title)
+        self.refresh()
+
+    def _title(self, title: str) -> None:
+        title += f" · {self.per_cell} a cell" if self.per_cell > 1 else ""
+        if title != self.border_title:
+            self.border_title = title
+
+    # -- layout ------------------------------------------------------------------------------
+
+    @property
+    def _address_width(self) -> int:
+        return max(4, len(str(len(self._states))))
+
+    def _lay_out(self) -> None:
+        """Columns and blocks a cell from the room there is."""
+        width, height = self.scrollable_content_region.size
+        self.columns = max(8, (width - 2 * (self._address_width + 1)) // 8 * 8)
+        blocks = len(self._states)
+        room = self.columns * max(1, height)
+        dense = blocks > room if self._dense is None else self._dense
+        self.per_cell = max(1, -(-blocks // room)) if dense else 1
+        self._gather()
+        rows = -(-len(self._cells) // self.columns)
+        self.virtual_size = Size(width, rows)
+        self._reveal()
+        self.refresh()
+
+    def _gather(self) -> None:
+        """States and marks a cell: the state that most of a cell's blocks are in."""
+        if self.per_cell == 1:
+            self._cells, self._mine_cells = self._states, self._mine
+            return
+        cells = -(-len(self._states) // self.per_cell)
+        cell_of = np.arange(len(self._states)) // self.per_cell
+        counts = np.bincount(cell_of * _STATES + self._states, minlength=cells * _STATES)
+        by_cell = counts.reshape(cells, _STATES)
+        # On a tie the occupied state wins over free, which is 0 and would otherwise come first.
+        self._cells = (_STATES - 1 - by_cell[:, ::-1].argmax(axis=1)).astype(np.uint8)
+        self._mine_cells = np.bincount(cell_of, weights=self._mine, minlength=cells) > 0
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self._lay_out()
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """One row of cells between the addresses of its first block and of the next row's."""
+        width = self.size.width
+        first = (y + self.scroll_offset.y) * self.columns
+        base = self.rich_style
+        if first >= len(self._cells):
+            text = "no cache yet" if y == 0 and not len(self._cells) else ""
+            return Strip([Segment(text, base)]).adjust_cell_length(width, base)
+        last = min(first + self.columns, len(self._cells))
+        cursor = self._cursor // self.per_cell if self.has_focus else -1
+        address = self.get_component_rich_style("block-map--address")
+        marks = [
+            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor)
+            for cell in range(first, last)
+        ]
+        segments = [Segment(f"{first * self.per_cell:0{self._address_width}d} ", address)]
+        for (state, mine, here), run in groupby(marks):
+            segments.append(
+                Segment(BLOCK_LOOKS[state].glyph * len(list(run)), self._style(state, mine, here))
+            )
+        if last - first == self.columns:
+            end = min(last * self.per_cell, len(self._states))
+            segments.append(Segment(f" {end:0{self._address_width}d}", address))
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _style(self, state: int, mine: bool, here: bool) -> Style:
+        style = self.get_component_rich_style(BLOCK_LOOKS[state].css)
+        if mine:
+            style += self.get_component_rich_style("block-map--mine", partial=True)
+        if here:
+            style += self.get_component_rich_style("block-map--cursor", partial=True)
+        return style
+
+    # -- moving ------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> int:
+        """The block the cursor is on (the first one of a dense cell)."""
+        return self._cursor
+
+    def go_to(self, block: int) -> None:
+        """Put the cursor on ``block`` (the nearest one that exists)."""
+        self._cursor = max(0, min(block, len(self._states) - 1))
+        self._reveal()
+        self.refresh()
+
+    def _reveal(self) -> None:
+        row = self._cursor // self.per_cell // self.columns
+        self.scroll_to_region(Region(0, row, 1, 1), animate=False)
+
+    def action_move(self, cells: int) -> None:
+        """Move by ``cells``."""
+        cell = self._cursor // self.per_cell + cells
+        if 0 <= cell < len(self._cells):
+            self.go_to(cell * self.per_cell)
+
+    def action_move_rows(self, rows: int) -> None:
+        """Move by ``rows``, in the same column."""
+        self.action_move(rows * self.columns)
+
+    def action_move_pages(self, pages: int) -> None:
+        """Move by ``pages`` of rows, to the first or last cell at most."""
+        step = pages * self.columns * max(1, self.scrollable_content_region.height - 1)
+        self.go_to((self._cursor // self.per_cell + step) * self.per_cell)
+
+    def action_go(self, block: int) -> None:
+        """Go to ``block``; -1 is the last one."""
+        self.go_to(block if block >= 0 else len(self._states) - 1)
+
+    def action_density(self) -> None:
+        """One cell a block, or the whole pool in the pane."""
+        self._dense = self.per_cell == 1
+        self._lay_out()
+
+    def action_select(self) -> None:
+        """Ask for the block under the cursor; in a dense map, go to it."""
+        if not len(self._states):
+            return
+        if self.per_cell > 1:
+            self.action_density()
+        else:
+            self.post_message(BlockSelected(self._cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the block that was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        column = offset.x - self._address_width - 1
+        cell = (offset.y + self.scroll_offset.y) * self.columns + column
+        if 0 <= column < self.columns and 0 <= cell < len(self._cells):
+            self.go_to(cell * self.per_cell)
+            self.action_select()

@@ -1,0 +1,191 @@
+"""The focused session's row of the block table: which physical block each logical block is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from chatkv.insight.mirror import Mirror, Row
+from chatkv.insight.nodes import BlockState
+from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
+from chatkv.tui.cache.tree_line import plain
+
+_NAMES = ("logical", "phys", "state", "filled", "ref")
+_NAME_WIDTH = 8
+
+
+class BlockTableView(ScrollView, can_focus=True):
+    """A column a logical block: its physical block, state, tokens filled, and how many rows name it.
+
+    Left and right (h, l) move, enter or a click posts ``BlockSelected``. After a request has ended,
+    its last row stays to be looked at until the session asks again; it then says ``closed``.
+    """
+
+    DEFAULT_CSS = f"""
+    BlockTableView {{
+        height: 7;
+        overflow-x: auto;
+        overflow-y: auto;
+        scrollbar-size: 1 1;
+    }}
+    BlockTableView > .block-table--name {{ color: $text-muted; }}
+    BlockTableView > .block-table--cursor {{ text-style: reverse; }}
+    {look_css("BlockTableView")}
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"block-table--name", "block-table--cursor"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", "Left", show=False),
+        Binding("right,l", "move(1)", "Right", show=False),
+        Binding("home,g", "go(0)", "First", show=False),
+        Binding("end,G", "go(-1)", "Last", show=False),
+        Binding("enter", "select", "Inspect block", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._row: Row | None = None
+        self._open = False
+        self._states: list[int] = []
+        self._refs: list[int] = []
+        self._column = 4
+        """Cells a logical block takes, with the space before it."""
+        self._cursor = 0
+
+    def show(self, mirror: Mirror, focus_session: str | None) -> None:
+        """Draw the newest row of ``focus_session``."""
+        row = self._newest(mirror, focus_session)
+        if row is None:
+            changed, self._row = self._row is not None, None
+        else:
+            changed = self._take(row, mirror)
+        title = "Block table"
+        if row is not None:
+            title += f" · req {row.request}{'' if self._open else ' closed'} · {row.written} tok"
+        if title != self.border_title:
+            self.border_title = title
+        if changed:
+            blocks = len(self._row.blocks) if self._row else 0
+            self._cursor = max(0, min(self._cursor, blocks - 1))
+            self.virtual_size = Size(_NAME_WIDTH + blocks * self._column, len(_NAMES))
+            self.refresh()
+
+    def _newest(self, mirror: Mirror, session: str | None) -> Row | None:
+        open_rows = [row for row in mirror.rows.values() if row.session == session]
+        self._open = bool(open_rows)
+        if open_rows:
+            return max(open_rows, key=lambda row: row.request)
+        last = self._row
+        if last is not None and last.session == session:
+            # A mirror of another time may know nothing of that request, or see it waiting.
+            view = mirror.requests.get(last.request)
+            if view is not None and view.over:
+                return last
+        return None
+
+    def _take(self, row: Row, mirror: Mirror) -> bool:
+        """Keep copies: the mirror may be another one when they are drawn. False where nothing changed."""
+        named = Counter(block for other in mirror.rows.values() for block in other.blocks)
+        refs = [named[block] for block in row.blocks]
+        states = mirror.block_states()[row.blocks].tolist()
+        before = self._row
+        same = before is not None and (before.request, before.written, before.blocks) == (
+            row.request,
+            row.written,
+            row.blocks,
+        )
+        if same and refs == self._refs and states == self._states:
+            return False
+        # What a closed row looked like last is what there is to see of it.
+        self._row = row.copy() if self._open else row
+        self._refs, self._states = refs, states
+        self._column = max(3, len(str(max(row.blocks, default=0))), len(str(len(row.blocks)))) + 1
+        return True
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the table; the names stay where they are while the blocks scroll."""
+        width, base = self.scrollable_content_region.width, self.rich_style
+        y += self.scroll_offset.y
+        row = self._row
+        if row is None or not row.blocks:
+            words = "no request of this session holds blocks" if row is None else "no blocks yet"
+            return plain(words if y == 0 else "", width, base)
+        if y >= len(_NAMES):
+            return Strip.blank(width, base)
+        first = self.scroll_offset.x // self._column
+        last = min(len(row.blocks), first + (width - _NAME_WIDTH) // self._column + 2)
+        cells = [
+            Segment(self._cell(y, at, row).rjust(self._column), self._style(y, at, base))
+            for at in range(first, last)
+        ]
+        start = self.scroll_offset.x - first * self._column
+        body = Strip(cells).crop_extend(start, start + max(0, width - _NAME_WIDTH), base)
+        name = Segment(_NAMES[y].ljust(_NAME_WIDTH), self.get_component_rich_style("block-table--name"))
+        return Strip([name, *body]).adjust_cell_length(width, base)
+
+    def _cell(self, line: int, at: int, row: Row) -> str:
+        if line == 0:
+            return str(at)
+        if line == 1:
+            return str(row.blocks[at])
+        if line == 2:
+            return BLOCK_LOOKS[self._states[at]].glyph
+        return str(row.filled(at) if line == 3 else self._refs[at])
+
+    def _style(self, line: int, at: int, base: Style) -> Style:
+        style = base
+        if line in (1, 2):
+            style = self.get_component_rich_style(BLOCK_LOOKS[self._states[at]].css)
+        elif line == 3 and self._row is not None and self._row.filled(at) < self._row.block_size:
+            style = self.get_component_rich_style(BLOCK_LOOKS[BlockState.NEW].css)
+        if self.has_focus and at == self._cursor:
+            style += self.get_component_rich_style("block-table--cursor", partial=True)
+        return style
+
+    # -- moving ------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> int:
+        """The logical block the cursor is on."""
+        return self._cursor
+
+    def action_move(self, blocks: int) -> None:
+        """Move by ``blocks``."""
+        self._go(self._cursor + blocks)
+
+    def action_go(self, block: int) -> None:
+        """Go to logical block ``block``; -1 is the last one."""
+        self._go(block if block >= 0 else len(self._states) - 1)
+
+    def _go(self, block: int) -> None:
+        if self._row is None or not self._row.blocks:
+            return
+        self._cursor = max(0, min(block, len(self._row.blocks) - 1))
+        column = Region(self._cursor * self._column, 0, self._column + _NAME_WIDTH, 1)
+        self.scroll_to_region(column, animate=False, force=True)
+        self.refresh()
+
+    def action_select(self) -> None:
+        """Ask for the physical block under the cursor."""
+        if self._row is not None and self._row.blocks:
+            self.post_message(BlockSelected(self._row.blocks[self._cursor]))
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the block that was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is None or self._row is None or offset.x < _NAME_WIDTH:
+            return
+        at = (offset.x - _NAME_WIDTH + self.scroll_offset.x) // self._column
+        if at < len(self._row.blocks):
+            self._go(at)
+            self.action_select()

@@ -1,0 +1,196 @@
+"""One node or one block in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from chatkv.insight.mirror import Ghost, Mirror, Node
+from chatkv.insight.nodes import BlockState
+from chatkv.kvcache.events import ROOT, Int32Array
+from chatkv.tui.cache.cells import steady
+from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
+
+_HINT = "Enter on a node or a block shows it here."
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """``4 9-11 31``: neighbours that count up by one are drawn together."""
+    out: list[list[int]] = []
+    for number in numbers:
+        if out and number == out[-1][1] + 1:
+            out[-1][1] = number
+        else:
+            out.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in out)
+
+
+class Inspector(VerticalScroll):
+    """Shows what was asked for last, and keeps it up to date while the cache goes on."""
+
+    DEFAULT_CSS = """
+    Inspector {
+        height: 1fr;
+        scrollbar-size-vertical: 1;
+    }
+    Inspector > Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "scroll_down", "Down", show=False),
+        Binding("up,k", "scroll_up", "Up", show=False),
+        Binding("home,g", "scroll_home", "Top", show=False),
+        Binding("end,G", "scroll_end", "Bottom", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._mirror: Mirror | None = None
+        self._labels = Labels()
+        self._node: int | None = None
+        self._block: int | None = None
+        self._shown = ""
+        self._text_of: tuple[bytes, str] = (b"", "")
+        self.session_name: Callable[[str], str] = str
+        """A session's key → what people call it."""
+
+    def compose(self) -> ComposeResult:
+        """Only a text; the rest is scrolling."""
+        yield Static(_HINT, markup=False)
+
+    @property
+    def decode(self) -> Decode | None:
+        """Token ids → text; None shows the ids."""
+        return self._labels.decode
+
+    @decode.setter
+    def decode(self, decode: Decode | None) -> None:
+        self._labels.decode = decode
+        self._text_of = (b"", "")
+        self._update()
+
+    def inspect_node(self, node: int) -> None:
+        """Show the node with this id (live or evicted) from now on."""
+        self._node, self._block = node, None
+        self.scroll_home(animate=False)
+        self._update()
+
+    def inspect_block(self, block: int) -> None:
+        """Show this physical block from now on."""
+        self._node, self._block = None, block
+        self.scroll_home(animate=False)
+        self._update()
+
+    def show(self, mirror: Mirror, focus_session: str | None) -> None:
+        """Look things up in this state (it is the same for every session)."""
+        self._mirror = mirror
+        self._update()
+
+    def _update(self) -> None:
+        if self._mirror is None or not self.is_mounted:
+            return
+        content = self._content(self._mirror)
+        # Wrapping a long text again for each frame would cost more than all the rest.
+        if (key := repr(content)) != self._shown:
+            self._shown = key
+            self.query_one(Static).update(content)
+
+    def _content(self, mirror: Mirror) -> Content:
+        if self._node is not None:
+            title = "Node inspector"
+            content = Content("\n").join(self._node_lines(mirror, self._node))
+        elif self._block is not None:
+            title = "Block inspector"
+            content = Content("\n").join(self._block_lines(mirror, self._block))
+        else:
+            title, content = "Inspector", Content(_HINT)
+        if title != self.border_title:
+            self.border_title = title
+        return content
+
+    def _node_lines(self, mirror: Mirror, id: int) -> Iterator[Content]:
+        node = mirror.nodes.get(id)
+        ghost = mirror.ghosts.get(id)
+        if node is None and ghost is None:
+            yield Content(f"node {id} is not in the tree at seq {mirror.seq}")
+        elif node is not None and id == ROOT:
+            tokens = sum(len(other.tokens) for other in mirror.nodes.values())
+            yield Content(f"root · {len(mirror.nodes) - 1} nodes · {tokens} tokens below it")
+            yield Content("It holds no tokens, is always locked and is never evicted.")
+        elif node is not None:
+            yield from self._live(mirror, node)
+        elif ghost is not None:
+            yield from self._gone(mirror, ghost)
+
+    def _live(self, mirror: Mirror, node: Node) -> Iterator[Content]:
+        extra = (" · tail" if node.is_tail else "") + (" · * pinned" if node.pinned else "")
+        yield Content.assemble(f"node {node.id} · ", _state(node_look(node)), extra)
+        depth = len(mirror.path(node.id))
+        yield Content(f"parent {node.parent or 'root'} · depth {depth} · {len(node.children)} children")
+        yield Content(
+            f"{len(node.tokens)} tokens · {len(node.blocks)} blocks · locks {node.locks} · hits {node.hits}"
+        )
+        yield Content(f"created seq {node.created_seq} · last used seq {node.last_seq}")
+        if node.namespace:
+            yield Content(f"namespace {steady(node.namespace)}")
+        yield Content(f"sessions {self._names(node.sessions)}")
+        yield Content(f"blocks {spans(node.blocks.tolist())}")
+        yield Content("\n" + self._text(node.tokens))
+
+    def _gone(self, mirror: Mirror, ghost: Ghost) -> Iterator[Content]:
+        age = mirror.seq - ghost.evicted_seq
+        yield Content.assemble(f"node {ghost.node} · ", _state(Look.EVICTED), f" for {steady(ghost.reason)}")
+        yield Content(f"{age} events ago, at seq {ghost.evicted_seq} · created seq {ghost.created_seq}")
+        yield Content(
+            f"{len(ghost.tokens)} tokens · {len(ghost.blocks)} blocks freed: {spans(ghost.blocks.tolist())}"
+        )
+        yield Content(f"was under {ghost.parent or 'root'}")
+        yield Content(f"sessions {self._names(ghost.sessions)}")
+        yield Content("\n" + self._text(ghost.tokens))
+
+    def _block_lines(self, mirror: Mirror, block: int) -> Iterator[Content]:
+        if not 0 <= block < mirror.num_blocks:
+            yield Content(f"block {block} does not exist: the pool has {mirror.num_blocks}")
+            return
+        state = mirror.block_state(block)
+        yield Content.assemble(f"block {block} · ", _state(BLOCK_LOOKS[state]))
+        rows = [row for row in mirror.rows.values() if block in row.blocks]
+        owner = mirror.block_node(block)
+        if owner is not None:
+            node = mirror.nodes[owner]
+            yield Content(f"owned by node {owner} (in the tree)")
+        elif rows:
+            yield Content("private: in one request's row only")
+        elif state is BlockState.EVICTED:
+            yield Content("free again, evicted a short while ago")
+        else:
+            yield Content("free")
+        for row in rows:
+            at = row.blocks.index(block)
+            name = steady(self.session_name(row.session))
+            yield Content(
+                f"request {row.request} ({name}): logical {at}, {row.filled(at)}/{row.block_size} filled"
+            )
+        if owner is not None:
+            at = node.blocks.tolist().index(block)
+            size = mirror.block_size
+            yield Content("\n" + self._text(node.tokens[at * size : (at + 1) * size]))
+
+    def _names(self, sessions: Iterable[str]) -> str:
+        return ", ".join(sorted(steady(self.session_name(key)) for key in sessions)) or "none"
+
+    def _text(self, tokens: Int32Array) -> str:
+        key = tokens.tobytes()
+        if self._text_of[0] != key:
+            self._text_of = (key, self._labels.text(tokens.tolist()).replace("↵", "↵\n"))
+        return self._text_of[1]
+
+
+def _state(look: Look) -> tuple[str, str]:
+    return f"{look.glyph} {look.word}", look.variable

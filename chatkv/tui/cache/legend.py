@@ -1,0 +1,62 @@
+"""What the glyphs mean, and where in time the picture stands."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.widget import Widget
+
+from chatkv.tui.cache.cells import clip
+from chatkv.tui.cache.states import Look
+
+_ORDER = (
+    Look.REUSED,
+    Look.NEW,
+    Look.EVICTED,
+    Look.LOCKED,
+    Look.IDLE,
+    Look.FREE,
+    Look.COPIED,
+    Look.PINNED,
+)
+
+
+class Legend(Widget):
+    """``= reused  + new  x evicted …    seq 1842 ▶ LIVE``; entries that don't fit are left out."""
+
+    DEFAULT_CSS = """
+    Legend {
+        height: 1;
+        padding: 0 1;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._clock = "seq 0 ▶ LIVE"
+
+    def show(self, seq: int, latest: int | None = None) -> None:
+        """The picture is of ``seq``; with ``latest`` it is a past one, and the log has reached ``latest``."""
+        clock = f"seq {seq} ▶ LIVE" if latest is None else f"seq {seq}/{latest} ‖ PAUSED"
+        if clock != self._clock:
+            self._clock = clock
+            self.refresh()
+
+    def line(self, width: int) -> list[tuple[str, Look | None]]:
+        """The pieces shown in ``width`` cells, each with the state whose colour it takes."""
+        clock = clip(self._clock, width)
+        room = width - cell_len(clock)
+        pieces: list[tuple[str, Look | None]] = []
+        for look in _ORDER:
+            text = f"{look.glyph} {look.word}"
+            if len(text) + 2 > room:
+                break
+            pieces += [(text, look), ("  ", None)]
+            room -= len(text) + 2
+        return [*pieces, (" " * room, None), (clock, None)]
+
+    def render(self) -> Content:
+        """The line in the width there is."""
+        return Content.assemble(
+            *((text, look.variable if look else "") for text, look in self.line(self.content_size.width))
+        )

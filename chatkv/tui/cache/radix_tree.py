@@ -1,0 +1,250 @@
+"""The radix tree, live: a row a node, of which only those on the screen are ever looked at."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.cache import LRUCache
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from chatkv.insight.mirror import Mirror
+from chatkv.kvcache.events import ROOT
+from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.messages import NodeSelected
+from chatkv.tui.cache.states import LOOK_CLASSES, look_css
+from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
+from chatkv.tui.cache.tree_rows import Row, TreeRows, node_of
+
+
+class RadixTreeView(ScrollView, can_focus=True):
+    """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
+
+    Arrows or hjkl move, left and right fold and unfold, enter or a click posts ``NodeSelected``.
+    While nobody moves in it, it keeps the focused session's newest node in view.
+    """
+
+    DEFAULT_CSS = f"""
+    RadixTreeView {{
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+    }}
+    RadixTreeView > .tree--guide {{ color: $text-muted; }}
+    RadixTreeView > .tree--stats {{ color: $text-muted; }}
+    RadixTreeView > .tree--path {{ text-style: bold; }}
+    RadixTreeView > .tree--cursor {{ text-style: reverse; }}
+    {look_css("RadixTreeView")}
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | TREE_CLASSES
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "move_pages(-1)", "Page up", show=False),
+        Binding("pagedown", "move_pages(1)", "Page down", show=False),
+        Binding("home,g", "go(0)", "First", show=False),
+        Binding("end,G", "go(-1)", "Last", show=False),
+        Binding("left,h", "fold", "Fold", show=False),
+        Binding("right,l", "unfold", "Unfold", show=False),
+        Binding("enter", "select", "Inspect node", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._mirror: Mirror | None = None
+        self._session: str | None = None
+        self._seen = (-1, -1, -1)
+        """``seq``, ``epoch`` and ``structure_version`` of what was shown last."""
+        self._rows = TreeRows()
+        self._labels = Labels()
+        self._cursor = ROOT
+        """A row's key, so that it stays on its node while rows come and go."""
+        self._held = False
+        """A person scrolled away: don't follow the session."""
+        self._newest: int | None = None
+        self._window: tuple[int, list[Row]] | None = None
+        """The rows on the screen and the first one's index; None when they may have changed."""
+        self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
+
+    # -- what it shows -----------------------------------------------------------------------
+
+    @property
+    def decode(self) -> Decode | None:
+        """Token ids → text, for the labels; None shows the ids."""
+        return self._labels.decode
+
+    @decode.setter
+    def decode(self, decode: Decode | None) -> None:
+        self._labels.decode = decode
+        self.refresh()
+
+    def show(self, mirror: Mirror, focus_session: str | None) -> None:
+        """Draw this state; the nodes of ``focus_session`` stand out."""
+        seq, epoch, structure = self._seen
+        seen = (mirror.seq, mirror.epoch, mirror.structure_version)
+        other = mirror is not self._mirror or mirror.seq < seq or mirror.epoch < epoch
+        if not other and seen == self._seen and focus_session == self._session:
+            return
+        if focus_session != self._session:
+            self._held, self._newest = False, None
+        self._mirror, self._session, self._seen = mirror, focus_session, seen
+        if other or mirror.structure_version != structure:
+            self._follow_structure(mirror, other)
+        self._follow_session(mirror)
+        title = f"Radix tree · {len(mirror.nodes) - 1} nodes"
+        if title != self.border_title:
+            self.border_title = title
+        self.refresh()
+
+    def _follow_structure(self, mirror: Mirror, other: bool) -> None:
+        before = self._rows.index(self._cursor)
+        if other:
+            self._rows.rebuild(mirror.nodes, mirror.ghosts)
+        else:
+            self._rows.update(mirror.nodes, mirror.ghosts)
+        found = self._rows.find(self._cursor)
+        self._cursor = self._rows.key_at(min(before, len(self._rows) - 1)) if found is None else found
+        self._resize_rows()
+        moved = self._rows.index(self._cursor) - before
+        if moved and self.has_focus:
+            self.scroll_to(y=self.scroll_offset.y + moved, animate=False, force=True)
+
+    def _follow_session(self, mirror: Mirror) -> None:
+        """Keep the session's newest node in view, unless a person looks around."""
+        if self.has_focus or self._held or self._session is None:
+            return
+        mine = (node for node in mirror.nodes.values() if self._session in node.sessions)
+        newest = max(mine, key=lambda node: (node.last_seq, node.created_seq), default=None)
+        if newest is not None and newest.id != self._newest:
+            self._newest = newest.id
+            self._reveal(newest.id)
+
+    def _resize_rows(self) -> None:
+        self._window = None
+        size = Size(self.scrollable_content_region.width, len(self._rows))
+        if size != self.virtual_size:
+            self.virtual_size = size
+
+    def _reveal(self, key: int) -> None:
+        self.scroll_to_region(Region(0, self._rows.index(key), 1, 1), animate=False, force=True)
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """One row, from the ones that were drawn before where nothing in it changed."""
+        width, base = self.scrollable_content_region.width, self.rich_style
+        mirror = self._mirror
+        if mirror is None or len(self._rows) == 1:
+            return plain(self._nothing(mirror) if y == 0 else "", width, base)
+        top = self.scroll_offset.y
+        if self._window is None or self._window[0] != top or len(self._window[1]) <= y:
+            self._window = (top, list(self._rows.rows(top, top + max(self.size.height, y + 1))))
+        rows = self._window[1]
+        if y >= len(rows):
+            return Strip.blank(width, base)
+        here = self.has_focus and rows[y].key == self._cursor
+        line = describe(rows[y], mirror, self._labels, self._session, here)
+        if line is None:
+            return Strip.blank(width, base)
+        key = (line, width, base)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = draw(line, width, self._partial, base)
+        return strip
+
+    def _nothing(self, mirror: Mirror | None) -> str:
+        if mirror is not None and mirror.cache == "none":
+            return "the cache is off: nothing is kept between answers"
+        return "nothing cached yet: send a message"
+
+    def _partial(self, component: str) -> Style:
+        return self.get_component_rich_style(component, partial=True)
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed: draw anew."""
+        self._strips.clear()
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self._resize_rows()
+
+    # -- moving ------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> int:
+        """The id of the node the cursor is on."""
+        return node_of(self._cursor)
+
+    def go_to(self, node: int) -> bool:
+        """Put the cursor on ``node`` and bring it into view; False where it is not in the tree."""
+        key = self._rows.find(node)
+        if key is None:
+            return False
+        self._go_to_row(self._rows.index(key))
+        return True
+
+    def _go_to_row(self, index: int) -> None:
+        self._cursor = self._rows.key_at(max(0, min(index, len(self._rows) - 1)))
+        self._reveal(self._cursor)
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        """Move by ``rows``."""
+        self._go_to_row(self._rows.index(self._cursor) + rows)
+
+    def action_move_pages(self, pages: int) -> None:
+        """Move by ``pages`` less a row."""
+        self.action_move(pages * max(1, self.scrollable_content_region.height - 1))
+
+    def action_go(self, index: int) -> None:
+        """Go to row ``index``; -1 is the last one."""
+        self._go_to_row(index if index >= 0 else len(self._rows) - 1)
+
+    def action_fold(self) -> None:
+        """Fold the node, or go to its parent where there is nothing to fold."""
+        if self._rows.fold(self._cursor):
+            self._resize_rows()
+            self.refresh()
+        elif (parent := self._rows.parent(self._cursor)) is not None:
+            self._go_to_row(self._rows.index(parent))
+
+    def action_unfold(self) -> None:
+        """Unfold the node, or go to its first child."""
+        if self._rows.unfold(self._cursor):
+            self._resize_rows()
+            self.refresh()
+        elif (kid := self._rows.first_kid(self._cursor)) is not None:
+            self._go_to_row(self._rows.index(kid))
+
+    def action_select(self) -> None:
+        """Ask for the node under the cursor."""
+        if len(self._rows) > 1:
+            self.post_message(NodeSelected(self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the node that was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is None or len(self._rows) == 1:
+            return
+        index = offset.y + self.scroll_offset.y
+        if index < len(self._rows):
+            self._go_to_row(index)
+            self.action_select()
+
+    def on_mouse_scroll_up(self) -> None:
+        """A person looks elsewhere."""
+        self._held = True
+
+    def on_mouse_scroll_down(self) -> None:
+        """A person looks elsewhere."""
+        self._held = True
+
+    def on_blur(self) -> None:
+        """Nobody moves in it any more: follow the session again."""
+        self._held = False

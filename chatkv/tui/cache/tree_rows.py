@@ -1,0 +1,290 @@
+"""The tree as rows on a screen, without ever laying out more than the rows that are asked for.
+
+Every branch knows how many rows it takes (1 when folded). Adding or removing a node only walks up
+to the root; finding row *i* only walks down. So neither costs anything near the size of the tree,
+which at 100,000 nodes would be a pause at each step of the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from chatkv.insight.nodes import Ghost, Node
+from chatkv.kvcache.events import ROOT
+
+_GUIDE_LEVELS = 12
+
+
+def ghost_key(ghost: int) -> int:
+    """The row key of a ghost, given its key in ``Mirror.ghosts``: even for a node, odd for a node's end."""
+    return -2 * ghost if ghost > 0 else 2 * ghost - 1
+
+
+def ghost_of(key: int) -> int:
+    """The key in ``Mirror.ghosts`` of the ghost in row ``key`` < 0."""
+    return (-key - 1) // -2 if key % 2 else -key // 2
+
+
+def node_of(key: int) -> int:
+    """The id of the node, live or evicted, in row ``key``."""
+    return key if key >= 0 else abs(ghost_of(key))
+
+
+class Branch:
+    """A live node (``key`` is its id), a ghost (``key`` < 0, see ``ghost_key``) or the root."""
+
+    __slots__ = ("folded", "key", "kids", "parent", "size")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.parent: Branch | None = None
+        self.kids: list[Branch] = []
+        self.size = 1
+        """Rows it takes: itself and, unless folded, all of its kids' rows."""
+        self.folded = False
+
+
+class Row(NamedTuple):
+    """A row to draw: the branch's key, the lines that lead to it, how many rows are folded away under it."""
+
+    key: int
+    guide: str
+    hidden: int
+
+
+class TreeRows:
+    """The rows of one tree. Row 0 is the root; siblings stand in the order they came."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.root = Branch(ROOT)
+        self._branches: dict[int, Branch] = {ROOT: self.root}
+        self._live: set[int] = set()
+        self._gone: set[int] = set()
+        self._counting = True
+        """False while everything is put in anew: rows are counted once, afterwards."""
+
+    def __len__(self) -> int:
+        return self.root.size
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._branches
+
+    # -- following the tree ------------------------------------------------------------------
+
+    def rebuild(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+        """Start over with another tree; what was folded stays folded where the same nodes exist."""
+        folded = [key for key, branch in self._branches.items() if branch.folded]
+        self._clear()
+        self._counting = False
+        self._follow(nodes, ghosts)
+        self._counting = True
+        self._count_all()
+        for key in folded:
+            self.fold(key)
+
+    def _count_all(self) -> None:
+        order = [self.root]
+        for branch in order:
+            order += branch.kids
+        for branch in reversed(order):
+            branch.size = 1 + sum(kid.size for kid in branch.kids)
+
+    def update(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+        """Follow the tree to its present state.
+
+        Relies on what node ids promise: they are never used twice, and only a split, which makes a
+        new node, puts a node under another parent.
+        """
+        lost = len(self._live - nodes.keys()) + len(self._gone - ghosts.keys())
+        if lost > 64 and lost > len(self) // 8:
+            self.rebuild(nodes, ghosts)  # taking rows out one by one costs more than starting over
+        else:
+            self._follow(nodes, ghosts)
+
+    def _follow(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+        arrived = nodes.keys() - self._live - {ROOT}
+        left = self._live - nodes.keys()
+        faded = self._gone - ghosts.keys()
+        for node in left:
+            if node in ghosts:
+                self._rename(node, ghost_key(node))
+            else:
+                self._remove(node)
+        for ghost in faded:
+            self._remove(ghost_key(ghost))
+        for node in sorted(arrived):
+            self._arrive(node, nodes)
+        for ghost in reversed(list(ghosts)):  # leaves go first, so backwards parents come first
+            if ghost_key(ghost) not in self._branches:
+                self._haunt(ghost, ghosts[ghost].parent)
+        self._live = set(nodes.keys() - {ROOT})
+        self._gone = set(ghosts)
+
+    def _arrive(self, node: int, nodes: Mapping[int, Node]) -> None:
+        chain = []
+        while node not in self._branches:
+            chain.append(node)
+            node = nodes[node].parent
+        for fresh in reversed(chain):
+            above = self._branches[nodes[fresh].parent]
+            branch = Branch(fresh)
+            self._branches[fresh] = branch
+            below = self._first_known_below(fresh, nodes) if self._counting else None
+            place = above.kids.index(below) if below is not None and below.parent is above else None
+            self._attach(branch, above, place)
+            for child in nodes[fresh].children:
+                if child in self._branches:
+                    self._move(self._branches[child], branch)
+
+    def _first_known_below(self, node: int, nodes: Mapping[int, Node]) -> Branch | None:
+        """The branch whose place the new ``node`` takes, when it is the upper part of a split."""
+        while children := nodes[node].children:
+            node = children[0]
+            if node in self._branches:
+                return self._branches[node]
+        return None
+
+    def _haunt(self, ghost: int, parent: int) -> None:
+        above = self._branches.get(parent) or self._branches.get(ghost_key(parent)) or self.root
+        branch = Branch(ghost_key(ghost))
+        self._branches[branch.key] = branch
+        self._attach(branch, above)
+
+    def _rename(self, old: int, new: int) -> None:
+        branch = self._branches.pop(old)
+        branch.key = new
+        self._branches[new] = branch
+
+    def _remove(self, key: int) -> None:
+        branch = self._branches.pop(key)
+        for kid in list(branch.kids):
+            self._move(kid, self.root)
+        self._detach(branch)
+
+    def _move(self, branch: Branch, above: Branch) -> None:
+        self._detach(branch)
+        self._attach(branch, above)
+
+    def _attach(self, branch: Branch, above: Branch, place: int | None = None) -> None:
+        above.kids.insert(len(above.kids) if place is None else place, branch)
+        branch.parent = above
+        self._grow(above, branch.size)
+
+    def _detach(self, branch: Branch) -> None:
+        above = branch.parent
+        assert above is not None, "the root is never detached"
+        above.kids.remove(branch)
+        branch.parent = None
+        self._grow(above, -branch.size)
+
+    def _grow(self, branch: Branch | None, rows: int) -> None:
+        while self._counting and branch is not None and not branch.folded:
+            branch.size += rows
+            branch = branch.parent
+
+    # -- folding -----------------------------------------------------------------------------
+
+    def folded(self, key: int) -> bool:
+        """Whether the rows under ``key`` are folded away."""
+        return self._branches[key].folded
+
+    def fold(self, key: int) -> bool:
+        """Fold the rows under ``key`` away; False where there is nothing to fold."""
+        branch = self._branches.get(key)
+        if branch is None or branch.folded or not branch.kids:
+            return False
+        self._grow(branch, 1 - branch.size)
+        branch.folded = True
+        return True
+
+    def unfold(self, key: int) -> bool:
+        """Show the rows under ``key`` again; False where they are not folded."""
+        branch = self._branches.get(key)
+        if branch is None or not branch.folded:
+            return False
+        branch.folded = False
+        self._grow(branch, sum(kid.size for kid in branch.kids))
+        return True
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def parent(self, key: int) -> int | None:
+        """The key above ``key``; None above the root."""
+        above = self._branches[key].parent
+        return None if above is None else above.key
+
+    def first_kid(self, key: int) -> int | None:
+        """The key of the first row under ``key``; None where there is none."""
+        kids = self._branches[key].kids
+        return kids[0].key if kids else None
+
+    def find(self, key: int) -> int | None:
+        """The row key of the same node, live or evicted by now; None when it has faded."""
+        node = node_of(key)
+        return next((k for k in (key, node, ghost_key(node)) if k in self._branches), None)
+
+    def index(self, key: int) -> int:
+        """The row of ``key``, or of the fold that hides it."""
+        branch = self._branches[key]
+        row = 0
+        while (above := branch.parent) is not None:
+            if above.folded:
+                row = 0
+            else:
+                row += 1
+                for kid in above.kids:
+                    if kid is branch:
+                        break
+                    row += kid.size
+            branch = above
+        return row
+
+    def key_at(self, index: int) -> int:
+        """The key in row ``index``. Raises IndexError outside of the rows."""
+        for row in self.rows(index, index + 1):
+            return row.key
+        raise IndexError(index)
+
+    def rows(self, start: int, stop: int) -> Iterator[Row]:
+        """Rows ``start`` to ``stop`` (exclusive), as far as they exist."""
+        if not 0 <= start < self.root.size:
+            return
+        branch, path, skip = self.root, [], start
+        while skip:
+            skip -= 1
+            for place, kid in enumerate(branch.kids):
+                if skip < kid.size:
+                    path.append((branch, place))
+                    branch = kid
+                    break
+                skip -= kid.size
+        for _ in range(start, stop):
+            hidden = sum(kid.size for kid in branch.kids) if branch.folded else 0
+            yield Row(branch.key, _guide(path), hidden)
+            if branch.kids and not branch.folded:
+                path.append((branch, 0))
+                branch = branch.kids[0]
+                continue
+            while path:
+                above, place = path.pop()
+                if place + 1 < len(above.kids):
+                    path.append((above, place + 1))
+                    branch = above.kids[place + 1]
+                    break
+            else:
+                return
+
+
+def _guide(path: list[tuple[Branch, int]]) -> str:
+    """The lines before a row; of a very deep one only the last levels, after its depth."""
+    if not path:
+        return ""
+    levels = ["  " if place + 1 == len(above.kids) else "│ " for above, place in path[-_GUIDE_LEVELS:-1]]
+    above, place = path[-1]
+    levels.append("└─" if place + 1 == len(above.kids) else "├─")
+    deeper = f"{len(path)}⋯ " if len(path) > _GUIDE_LEVELS else ""
+    return deeper + "".join(levels)
