@@ -1,0 +1,63 @@
+"""From how a command ended to an exit code and, where something was wrong, one line on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from chatkv.errors import ChatkvError
+from chatkv.text import one_line
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+_LINE_LIMIT = 2000
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code.
+
+    0 good, 1 failure, 2 wrong use, 130 ctrl-c, 141 nobody reads the output any more.
+    Errors that a person can act on are told in one line; any other is a fault of chatkv and keeps
+    its traceback.
+    """
+    try:
+        from chatkv.cli.app import app
+
+        code = app(list(arguments), prog_name="chatkv", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except ChatkvError as error:
+        return tell(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return tell(f"{where}{error.strerror or error}", 1)
+    except Exception as error:
+        # typer's own (a wrong option, a missing argument); it has no public base class.
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "chatkv"
+        return tell(f"{format_message().rstrip('.')}; see {command} --help", 2)
+
+
+def tell(message: str, code: int) -> int:
+    """Write ``message`` as one printable line to stderr and return ``code``."""
+    try:
+        print(f"chatkv: {one_line(message, _LINE_LIMIT)}", file=sys.stderr)
+    except BrokenPipeError:
+        _drop_output()
+    return code
+
+
+def _drop_output() -> None:
+    """Nobody reads any more: keep the interpreter's own flush at exit from complaining."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

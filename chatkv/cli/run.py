@@ -1,0 +1,131 @@
+"""``chatkv run``: check every option, then open the chat."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chatkv.cli.models import check_model
+from chatkv.cli.sizes import parse_size
+from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.errors import UsageError
+
+_DEFAULT = EngineConfig()
+_MEMORY = "Memory"
+_SAMPLING = "Sampling"
+
+
+def run(
+    model: Annotated[
+        str,
+        typer.Option(help="A name from 'chatkv models', a Hugging Face folder or org/name, or a GGUF file."),
+    ] = _DEFAULT.model,
+    sessions: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the sessions are kept; default: your data folder."),
+    ] = None,
+    theme: Annotated[str | None, typer.Option(help="Colours; 'chatkv themes' lists them.")] = None,
+    dtype: Annotated[
+        str, typer.Option(metavar="|".join(DTYPES), help="What the model computes in.")
+    ] = _DEFAULT.dtype,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="CPU threads; default: as the machine has.")
+    ] = None,
+    block_size: Annotated[
+        int, typer.Option(min=1, max=MAX_BLOCK_SIZE, help="Tokens a KV block.", rich_help_panel=_MEMORY)
+    ] = _DEFAULT.block_size,
+    kv_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of the KV pool, like 512MiB.", rich_help_panel=_MEMORY),
+    ] = None,
+    num_blocks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Size of the KV pool in blocks, instead.", rich_help_panel=_MEMORY),
+    ] = None,
+    max_context: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens a conversation may have; default: the model's.", rich_help_panel=_MEMORY
+        ),
+    ] = None,
+    max_batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens a step may compute.", rich_help_panel=_MEMORY)
+    ] = _DEFAULT.max_batch_tokens,
+    cache: Annotated[
+        str,
+        typer.Option(metavar="|".join(CACHES), help="How prefixes are reused.", rich_help_panel=_MEMORY),
+    ] = _DEFAULT.cache,
+    strict_blocks: Annotated[
+        bool, typer.Option("--strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY)
+    ] = False,
+    temperature: Annotated[
+        float,
+        typer.Option(min=0.0, max=100.0, help="0: always the likeliest token.", rich_help_panel=_SAMPLING),
+    ] = 0.0,
+    top_p: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Sample from this share of the probability.", rich_help_panel=_SAMPLING
+        ),
+    ] = 1.0,
+    top_k: Annotated[
+        int,
+        typer.Option(min=0, help="Sample from this many tokens; 0: from all.", rich_help_panel=_SAMPLING),
+    ] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens an answer may have.", rich_help_panel=_SAMPLING)
+    ] = 512,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2**63 - 1, help="For the same answers every time.", rich_help_panel=_SAMPLING
+        ),
+    ] = None,
+) -> None:
+    """Open the chat, with the radix tree and the block table beside it."""
+    from chatkv.chat.store import SessionStore
+    from chatkv.engine.messages import Sampling
+    from chatkv.paths import data_dir
+
+    config = EngineConfig(
+        model=model,
+        block_size=block_size,
+        kv_memory=None if kv_memory is None else parse_size(kv_memory, "--kv-memory"),
+        num_blocks=num_blocks,
+        max_context=max_context,
+        max_batch_tokens=max_batch_tokens,
+        dtype=dtype,
+        cache=cache,
+        strict=strict_blocks,
+        threads=threads,
+    ).validate()
+    # NaN is neither below the least nor above the most.
+    if temperature != temperature or not top_p > 0:
+        raise UsageError("--temperature must be a number, and --top-p above 0 and at most 1")
+    check_model(model)
+    _check_theme(theme)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "chatkv run needs a terminal, and stdin or stdout is not one; see also: chatkv bench"
+        )
+    folder = (sessions or data_dir() / "sessions").expanduser().absolute()
+    SessionStore(folder).check_writable()
+
+    from chatkv.tui.app import run as open_chat
+
+    sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, seed=seed)
+    raise typer.Exit(open_chat(config, sampling, folder, theme))
+
+
+def _check_theme(name: str | None) -> None:
+    if name is None:
+        return
+    from chatkv.tui.themes import load_themes, theme_names
+
+    known = theme_names()
+    if name not in known:
+        faults = "".join(f"; {problem}" for problem in load_themes()[1])
+        raise UsageError(f"--theme {name!r} is not known; there are {', '.join(known)}{faults}")
