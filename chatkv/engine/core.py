@@ -1,9 +1,9 @@
 """The step loop: plan, forward, sample, finish. Single-threaded; ``engine/thread.py`` drives it.
 
-    add ─▶ Scheduler.plan ─▶ Runner.run ─▶ Sampler.draw ─▶ Delta / Finished ─▶ Outbox
-                 │  ▲                            │
-                 ▼  └────── Request.push ◀───────┘
-              KVCache ─── events ─────────────────────────────────────────────▶ Outbox
+add ─▶ Scheduler.plan ─▶ Runner.run ─▶ Sampler.draw ─▶ Delta / Finished ─▶ Outbox
+             │  ▲                            │
+             ▼  └────── Request.push ◀───────┘
+          KVCache ─── events ─────────────────────────────────────────────▶ Outbox
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
 from chatkv.model.tokenizer import Codec, Detokenizer
 from chatkv.scheduler import events as ev
-from chatkv.scheduler.request import Request, State
+from chatkv.scheduler.request import Request
 from chatkv.scheduler.scheduler import Scheduler, Work
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,13 @@ class EngineCore:
     """Joins cache, scheduler, model and sampling. An error of one request ends that request only."""
 
     def __init__(
-        self, cache: KVCache, scheduler: Scheduler, runner: Runner, codec: Codec, max_context: int, outbox: Outbox
+        self,
+        cache: KVCache,
+        scheduler: Scheduler,
+        runner: Runner,
+        codec: Codec,
+        max_context: int,
+        outbox: Outbox,
     ) -> None:
         self.cache = cache
         self.scheduler = scheduler
@@ -73,7 +79,7 @@ class EngineCore:
             logger.exception("request %d could not be tokenised", id)
             problem = f"this prompt could not be tokenised: {type(error).__name__}: {error}"
         if problem:
-            self._finish_unstarted(id, generate.session, "error", problem, 0)
+            self._report(id, generate.session, "error", problem)
             return
         request = Request(
             id,
@@ -84,7 +90,7 @@ class EngineCore:
         )
         refusal = self._too_long(request) or self.scheduler.add(request)
         if refusal:
-            self._finish_unstarted(id, generate.session, "refused", refusal, request.prompt_tokens)
+            self._report(id, generate.session, "refused", refusal, prompt_tokens=request.prompt_tokens)
             return
         self.live[id] = Generation(
             request, Sampler(generate.sampling), self.codec.detokenizer(), queued, last=queued
@@ -109,7 +115,8 @@ class EngineCore:
                 self.live[request.id],
                 "cache full",
                 f"the answer fills the whole KV pool ({self.cache.num_blocks} blocks of "
-                f"{self.cache.block_size} tokens): enlarge it with --kv-memory or --num-blocks, or start a new session",
+                f"{self.cache.block_size} tokens): enlarge --kv-memory or --num-blocks, "
+                "or start a new session",
             )
         if plan.work:
             self._forward(plan.work, start)
@@ -161,7 +168,8 @@ class EngineCore:
             self._finish(
                 generation,
                 "context",
-                f"the context is full ({self.max_context} tokens): fork an earlier message or start a new session",
+                f"the context is full ({self.max_context} tokens): "
+                "fork an earlier message or start a new session",
             )
 
     def _finish(self, generation: Generation, reason: str, message: str = "", *, keep: bool = True) -> None:
@@ -173,56 +181,52 @@ class EngineCore:
         closing = "aborted" if reason in ("aborted", "cache full") else "finished"
         self.scheduler.finish(request, closing if keep else "preempted")
         del self.live[request.id]
-        self._report(request, reason, message, generation)
+        self._report(request.id, request.session, reason, message, generation=generation)
 
-    def _finish_unstarted(self, id: int, session: str, reason: str, message: str, prompt_tokens: int) -> None:
-        request = Request(id, session, np.zeros(max(prompt_tokens, 1), dtype=np.int32), max_tokens=0)
-        request.prompt_tokens = prompt_tokens
-        request.state = State.FINISHED
-        self._report(request, reason, message, None)
-
-    def _report(self, request: Request, reason: str, message: str, generation: Generation | None) -> None:
-        ttft = decode_s = None
-        if generation is not None and generation.first is not None:
-            ttft, decode_s = generation.first - generation.queued, generation.last - generation.first
-        ids = () if generation is None else tuple(request.tokens[request.prompt_tokens :].tolist())
-        computed = 0 if generation is None else request.prompt_tokens - request.cached
+    def _report(
+        self,
+        id: int,
+        session: str,
+        reason: str,
+        message: str,
+        *,
+        prompt_tokens: int = 0,
+        generation: Generation | None = None,
+    ) -> None:
+        ttft, decode_s, text = None, 0.0, ""
+        cached = copied = computed = 0
+        ids: tuple[int, ...] = ()
+        if generation is not None:
+            request = generation.request
+            prompt_tokens, cached, copied = request.prompt_tokens, request.cached, request.copied
+            computed = max(request.computed - cached, 0)
+            ids = tuple(request.tokens[prompt_tokens:].tolist())
+            text = "".join(generation.text)
+            if generation.first is not None:
+                computed = prompt_tokens - cached
+                ttft = generation.first - generation.queued
+                decode_s = generation.last - generation.first
+        numbers = {"prompt_tokens": prompt_tokens, "cached": cached, "copied": copied, "computed": computed}
         self.cache.log.emit(
             ev.RequestFinished,
-            request=request.id,
-            session=request.session,
+            request=id,
+            session=session,
             reason=reason,
-            prompt_tokens=request.prompt_tokens,
             output_tokens=len(ids),
-            cached=request.cached,
-            copied=request.copied,
-            computed=computed,
             ttft_s=ttft,
-            decode_s=decode_s or 0.0,
+            decode_s=decode_s,
+            **numbers,
         )
         self.outbox.finished.append(
-            Finished(
-                request=request.id,
-                session=request.session,
-                reason=reason,
-                message=message,
-                text="" if generation is None else "".join(generation.text),
-                token_ids=ids,
-                prompt_tokens=request.prompt_tokens,
-                cached=request.cached,
-                copied=request.copied,
-                computed=computed,
-                ttft_s=ttft,
-                decode_s=decode_s or 0.0,
-            )
+            Finished(id, session, reason, message, text, ids, **numbers, ttft_s=ttft, decode_s=decode_s)
         )
 
     def _too_long(self, request: Request) -> str | None:
         if request.prompt_tokens < self.max_context:
             return None
         reason = (
-            f"this prompt has {request.prompt_tokens} tokens, the context holds {self.max_context} with the answer: "
-            "shorten it, fork an earlier message, or start a new session"
+            f"this prompt has {request.prompt_tokens} tokens, the context holds {self.max_context} with the "
+            "answer: shorten it, fork an earlier message, or start a new session"
         )
         self.cache.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
         return reason

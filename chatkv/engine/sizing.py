@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from chatkv.engine.config import EngineConfig, EngineError
@@ -24,10 +25,8 @@ def free_memory() -> int:
                 free = int(line.split()[1]) << 10
     except (OSError, ValueError):  # not Linux: assume that half of the memory is in use
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    try:
+    with suppress(OSError, ValueError):  # no limit ("max"), or no such files
         free = min(free, int(_CGROUP_LIMIT.read_text()) - int(_CGROUP_USED.read_text()))
-    except (OSError, ValueError):  # no limit ("max"), or none of our business
-        pass
     return max(free, 0)
 
 

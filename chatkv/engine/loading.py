@@ -1,0 +1,78 @@
+"""From a configuration to an engine that can step: model, KV pool, cache, scheduler."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import torch
+
+from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.config import EngineConfig, EngineError
+from chatkv.engine.core import EngineCore
+from chatkv.engine.messages import Ready
+from chatkv.engine.outbox import Outbox
+from chatkv.engine.runner import Runner
+from chatkv.engine.sizing import free_memory, pool_blocks
+from chatkv.kvcache.cache import KVCache
+from chatkv.kvcache.events import EventLog
+from chatkv.kvcache.none_cache import NoneCache
+from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.model.catalog import resolve
+from chatkv.model.decoder import Decoder
+from chatkv.model.dtype import dtype_name, parse_dtype
+from chatkv.model.tokenizer import Codec
+from chatkv.scheduler.scheduler import Scheduler
+
+Progress = Callable[[str, float | None], None]
+
+CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "none": NoneCache}
+
+
+def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[EngineCore, Ready]:
+    """Load everything ``config`` names; ``progress`` hears what is going on.
+
+    Raises ChatkvError (ModelError, EngineError) with one line that says what to do.
+    """
+    start = time.perf_counter()
+    config.validate()
+    torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    folder = resolve(config.model, progress)
+    progress("loading tokenizer", None)
+    codec = Codec.load(folder)
+    progress("loading weights", None)
+    dtype = parse_dtype(config.dtype)
+    decoder = Decoder.load(folder, dtype)
+    model_context = decoder.config.max_position
+    if config.max_context is not None and config.max_context > model_context:
+        raise EngineError(
+            f"--max-context {config.max_context} is more than {config.model} was made for: give at most "
+            f"{model_context}",
+            exit_code=2,
+        )
+    max_context = config.max_context or model_context
+    progress("reserving the KV pool", None)
+    per_block = decoder.bytes_per_block(config.block_size)
+    num_blocks = pool_blocks(config, per_block, free_memory())
+    log = EventLog(outbox.events.append)
+    cache = CACHES[config.cache](num_blocks, config.block_size, strict=config.strict, log=log)
+    scheduler = Scheduler(cache, max_batch_tokens=config.max_batch_tokens)
+    backend = TorchBackend()
+    runner = Runner(decoder, backend, num_blocks, config.block_size)
+    core = EngineCore(cache, scheduler, runner, codec, max_context, outbox)
+    ready = Ready(
+        model=config.model,
+        architecture=decoder.config.model_type,
+        attention=f"{backend.name}/cpu",
+        dtype=dtype_name(dtype),
+        cache=config.cache,
+        policy="FCFS",
+        block_size=config.block_size,
+        num_blocks=num_blocks,
+        bytes_per_block=per_block,
+        max_context=max_context,
+        default_system=codec.default_system,
+        load_s=time.perf_counter() - start,
+    )
+    return core, ready
