@@ -173,7 +173,7 @@ class PathUnlocked(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PathUsed(Event):
-    """Every node on the path to ``node`` was last used now, without a request; ``hit`` counts one hit each."""
+    """The path to ``node`` was last used now, without a request; ``hit`` counts one hit for each node."""
 
     node: int
     hit: bool

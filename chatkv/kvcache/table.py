@@ -42,7 +42,7 @@ class IntBuffer:
 
 
 class Row:
-    """One request's row. ``tokens`` are those whose KV exists; ``blocks`` has room for them and maybe more."""
+    """One request. ``tokens`` are those whose KV exists; ``blocks`` has room for them and maybe more."""
 
     __slots__ = (
         "blocks",

@@ -85,7 +85,7 @@ class RequestFinished(Event):
 
     ``reason``: ``stop`` (the model ended), ``length`` (max tokens), ``context`` (context is full),
     ``cache full`` (the pool is), ``aborted`` (a person stopped it), ``error``.
-    ``cached`` + ``computed`` = ``prompt_tokens``; ``copied`` is part of ``cached``.
+    ``cached`` + ``computed`` = ``prompt_tokens`` once an answer began; ``copied`` is part of ``cached``.
     """
 
     request: int
