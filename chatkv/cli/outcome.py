@@ -10,14 +10,13 @@ from chatkv.errors import ChatkvError
 from chatkv.text import one_line
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
 _LINE_LIMIT = 2000
 
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code.
 
-    0 good, 1 failure, 2 wrong use, 130 ctrl-c, 141 nobody reads the output any more.
+    0 good, 1 failure (nobody reads the output any more: 1, silently), 2 wrong use, 130 ctrl-c.
     Errors that a person can act on are told in one line; any other is a fault of chatkv and keeps
     its traceback.
     """
@@ -33,7 +32,7 @@ def invoke(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
-        return BROKEN_PIPE
+        return 1
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return tell(f"{where}{error.strerror or error}", 1)

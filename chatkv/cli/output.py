@@ -23,4 +23,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(Text(head.lstrip(">")), justify="right" if head.startswith(">") else "left")
     for row in rows:
         table.add_row(*(Text(one_line(cell, 200)) for cell in row))
-    console.print(table)
+    with console.capture() as text:
+        console.print(table)
+    # Through print, so that a reader that went away is noticed where every command notices it.
+    print("\n".join(line.rstrip() for line in text.get().splitlines()))

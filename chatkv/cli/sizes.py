@@ -29,11 +29,3 @@ def parse_size(text: str, option: str) -> int:
     if not 1 <= size <= _MOST:
         raise UsageError(f"{option} {text!r} must be from 1 byte to 1024 TiB")
     return int(size)
-
-
-def show_size(size: int) -> str:
-    """``size`` bytes for people: three digits and a binary unit."""
-    value, unit = float(size), 0
-    while value >= 1000 and unit < 4:
-        value, unit = value / 1024, unit + 1
-    return f"{size} B" if unit == 0 else f"{value:.3g} {'KMGT'[unit - 1]}iB"

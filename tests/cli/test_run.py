@@ -1,0 +1,71 @@
+"""``chatkv run`` hands the chat exactly what was asked for."""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chatkv.cli.outcome import invoke
+from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import Sampling
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
+    """What the chat was opened with; the screen itself stays shut."""
+    app = pytest.importorskip("chatkv.tui.app")
+    calls: list[tuple[Any, ...]] = []
+
+    def run(*arguments: Any) -> int:
+        calls.append(arguments)
+        return 7
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("CHATKV_DATA", str(tmp_path / "data"))
+    return calls
+
+
+def test_defaults(opened: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    assert invoke(["run"]) == 7
+    assert opened == [(EngineConfig(), Sampling(), tmp_path / "data" / "sessions", None)]
+    assert (tmp_path / "data" / "sessions").is_dir()
+
+
+def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    line = (
+        f"run --model a/b --sessions {tmp_path}/s --theme chatkv-light --block-size 1 --kv-memory 1MiB "
+        "--max-context 9 --max-batch-tokens 8 --dtype fp32 --cache none --strict-blocks --threads 2 "
+        "--temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0"
+    )
+    assert invoke(line.split()) == 7
+    config = EngineConfig(
+        model="a/b",
+        block_size=1,
+        kv_memory=1 << 20,
+        max_context=9,
+        max_batch_tokens=8,
+        dtype="fp32",
+        cache="none",
+        strict=True,
+        threads=2,
+    )
+    sampling = Sampling(temperature=0.5, top_p=0.9, top_k=3, max_tokens=4, seed=0)
+    assert opened == [(config, sampling, tmp_path / "s", "chatkv-light")]
+
+
+def test_a_folder_that_can_not_be_written_is_told_before_the_screen_opens(
+    opened: list[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert invoke(["run", "--sessions", str(tmp_path / "file" / "s")]) == 1
+    assert "can't keep sessions in" in capsys.readouterr().err
+    assert not opened
