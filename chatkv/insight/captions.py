@@ -18,6 +18,7 @@ _ORDER = {
     "mru": "most recently used",
     "filo": "newest",
     "priority": "lowest priority",
+    "slru": "least recently used of those used least",
 }
 
 
@@ -60,7 +61,8 @@ def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
 
 def _copied(e: kv.SlotsCopied, names: Names) -> str:
     source = f"block {e.source}" if e.node is None else names(e.node)
-    return f"request {e.request} copied {_count(e.tokens, 'token')} from {source}: its block starts the same, then differs"
+    copied = f"request {e.request} copied {_count(e.tokens, 'token')} from {source}"
+    return f"{copied}: its block starts the same, then differs"
 
 
 def _stored(e: kv.NodeStored, names: Names) -> str:
