@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # What the sources are checked with and what they are run with are installed apart: run needs less.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
