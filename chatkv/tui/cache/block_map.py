@@ -63,12 +63,14 @@ class BlockMapView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.border_title = "Blocks"
         self._states: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._mine: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._cells: npt.NDArray[np.uint8] = self._states
         self._mine_cells: npt.NDArray[np.bool_] = self._mine
         self._dense: bool | None = None
         """What the person chose; None: dense only where the pool does not fit."""
+        self._title = "Blocks"
         self._cursor = 0
         """A block."""
         self.columns = 8
@@ -83,9 +85,9 @@ class BlockMapView(ScrollView, can_focus=True):
             if row.session == focus_session:
                 mine[row.blocks] = True
         used = mirror.num_blocks - mirror.free
-        title = f"Blocks {used}/{mirror.num_blocks} · {mirror.block_size} tok"
+        self._title = f"Blocks {used}/{mirror.num_blocks} · {mirror.block_size} tok"
+        self._set_title()
         if np.array_equal(states, self._states) and np.array_equal(mine, self._mine):
-            self._title(title)
             return
         resized = len(states) != len(self._states)
         self._states, self._mine = states.copy(), mine
@@ -94,11 +96,10 @@ class BlockMapView(ScrollView, can_focus=True):
             self._lay_out()
         else:
             self._gather()
-        self._title(title)
         self.refresh()
 
-    def _title(self, title: str) -> None:
-        title += f" · {self.per_cell} a cell" if self.per_cell > 1 else ""
+    def _set_title(self) -> None:
+        title = self._title + (f" · {self.per_cell} a cell" if self.per_cell > 1 else "")
         if title != self.border_title:
             self.border_title = title
 
@@ -117,6 +118,7 @@ class BlockMapView(ScrollView, can_focus=True):
         dense = blocks > room if self._dense is None else self._dense
         self.per_cell = max(1, -(-blocks // room)) if dense else 1
         self._gather()
+        self._set_title()
         rows = -(-len(self._cells) // self.columns)
         self.virtual_size = Size(width, rows)
         self._reveal()
@@ -189,7 +191,7 @@ class BlockMapView(ScrollView, can_focus=True):
 
     def _reveal(self) -> None:
         row = self._cursor // self.per_cell // self.columns
-        self.scroll_to_region(Region(0, row, 1, 1), animate=False)
+        self.scroll_to_region(Region(0, row, 1, 1), animate=False, force=True)
 
     def action_move(self, cells: int) -> None:
         """Move by ``cells``."""

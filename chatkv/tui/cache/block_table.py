@@ -35,7 +35,8 @@ class BlockTableView(ScrollView, can_focus=True):
         height: 7;
         overflow-x: auto;
         overflow-y: auto;
-        scrollbar-size: 1 1;
+        scrollbar-size-horizontal: 0;
+        scrollbar-size-vertical: 1;
     }}
     BlockTableView > .block-table--name {{ color: $text-muted; }}
     BlockTableView > .block-table--cursor {{ text-style: reverse; }}
@@ -52,6 +53,7 @@ class BlockTableView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.border_title = "Block table"
         self._row: Row | None = None
         self._open = False
         self._states: list[int] = []
@@ -129,7 +131,11 @@ class BlockTableView(ScrollView, can_focus=True):
             for at in range(first, last)
         ]
         start = self.scroll_offset.x - first * self._column
-        body = Strip(cells).crop_extend(start, start + max(0, width - _NAME_WIDTH), base)
+        room = max(0, width - _NAME_WIDTH)
+        if y == 0 and self.scroll_offset.x + room < len(row.blocks) * self._column:
+            body = Strip([*Strip(cells).crop_extend(start, start + room - 2, base), Segment(" …", base)])
+        else:
+            body = Strip(cells).crop_extend(start, start + room, base)
         name = Segment(_NAMES[y].ljust(_NAME_WIDTH), self.get_component_rich_style("block-table--name"))
         return Strip([name, *body]).adjust_cell_length(width, base)
 

@@ -51,6 +51,7 @@ class Inspector(VerticalScroll):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.border_title = "Inspector"
         self._mirror: Mirror | None = None
         self._labels = Labels()
         self._node: int | None = None

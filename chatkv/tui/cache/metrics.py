@@ -29,6 +29,7 @@ class MetricsView(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.border_title = "Metrics"
         self._hits: deque[float] = deque(maxlen=_KEPT)
         """Hit rate of each prompt (of all since the last frame, when there were several)."""
         self._rates: deque[float] = deque(maxlen=_KEPT)

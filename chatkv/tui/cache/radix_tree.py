@@ -56,6 +56,7 @@ class RadixTreeView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.border_title = "Radix tree"
         self._mirror: Mirror | None = None
         self._session: str | None = None
         self._seen = (-1, -1, -1)

@@ -72,7 +72,7 @@ class StatusLine(Widget):
             parts.append((f"ctx {v.context[0]}/{v.context[1]}", 5))
         if v.hit is not None:
             hit, of = v.hit
-            share = f" ({100 * hit / of:.0f}%)" if of else ""
+            share = f" ({100 * hit // of}%)" if of else ""
             parts.append((f"hit {hit}/{of}{share}", 7))
         if v.kv_bytes is not None:
             parts.append((f"kv {human_bytes(v.kv_bytes)}", 4))

@@ -7,6 +7,7 @@ which at 100,000 nodes would be a pause at each step of the engine.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,8 +65,6 @@ class TreeRows:
         self._branches: dict[int, Branch] = {ROOT: self.root}
         self._live: set[int] = set()
         self._gone: set[int] = set()
-        self._counting = True
-        """False while everything is put in anew: rows are counted once, afterwards."""
 
     def __len__(self) -> int:
         return self.root.size
@@ -79,19 +78,19 @@ class TreeRows:
         """Start over with another tree; what was folded stays folded where the same nodes exist."""
         folded = [key for key, branch in self._branches.items() if branch.folded]
         self._clear()
-        self._counting = False
-        self._follow(nodes, ghosts)
-        self._counting = True
-        self._count_all()
-        for key in folded:
-            self.fold(key)
-
-    def _count_all(self) -> None:
         order = [self.root]
         for branch in order:
+            for child in nodes[branch.key].children:
+                kid = self._branches[child] = Branch(child)
+                kid.parent = branch
+                branch.kids.append(kid)
             order += branch.kids
         for branch in reversed(order):
             branch.size = 1 + sum(kid.size for kid in branch.kids)
+        self._live = set(nodes.keys() - {ROOT})
+        self._follow(nodes, ghosts)
+        for key in folded:
+            self.fold(key)
 
     def update(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
         """Follow the tree to its present state.
@@ -120,7 +119,7 @@ class TreeRows:
             self._arrive(node, nodes)
         for ghost in reversed(list(ghosts)):  # leaves go first, so backwards parents come first
             if ghost_key(ghost) not in self._branches:
-                self._haunt(ghost, ghosts[ghost].parent)
+                self._haunt(ghost, nodes, ghosts)
         self._live = set(nodes.keys() - {ROOT})
         self._gone = set(ghosts)
 
@@ -133,7 +132,7 @@ class TreeRows:
             above = self._branches[nodes[fresh].parent]
             branch = Branch(fresh)
             self._branches[fresh] = branch
-            below = self._first_known_below(fresh, nodes) if self._counting else None
+            below = self._first_known_below(fresh, nodes)
             place = above.kids.index(below) if below is not None and below.parent is above else None
             self._attach(branch, above, place)
             for child in nodes[fresh].children:
@@ -148,11 +147,17 @@ class TreeRows:
                 return self._branches[node]
         return None
 
-    def _haunt(self, ghost: int, parent: int) -> None:
+    def _haunt(self, ghost: int, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+        """Put a ghost where its node stood: siblings stand in the order they were made."""
+        parent = ghosts[ghost].parent
         above = self._branches.get(parent) or self._branches.get(ghost_key(parent)) or self.root
+
+        def made(branch: Branch) -> int:
+            return (nodes[branch.key] if branch.key >= 0 else ghosts[ghost_of(branch.key)]).created_seq
+
         branch = Branch(ghost_key(ghost))
         self._branches[branch.key] = branch
-        self._attach(branch, above)
+        self._attach(branch, above, bisect_right(above.kids, ghosts[ghost].created_seq, key=made))
 
     def _rename(self, old: int, new: int) -> None:
         branch = self._branches.pop(old)
@@ -181,8 +186,9 @@ class TreeRows:
         branch.parent = None
         self._grow(above, -branch.size)
 
-    def _grow(self, branch: Branch | None, rows: int) -> None:
-        while self._counting and branch is not None and not branch.folded:
+    @staticmethod
+    def _grow(branch: Branch | None, rows: int) -> None:
+        while branch is not None and not branch.folded:
             branch.size += rows
             branch = branch.parent
 
