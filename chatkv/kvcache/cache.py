@@ -39,6 +39,18 @@ class Opened(NamedTuple):
     copies: tuple[Copy, ...]
 
 
+REASONS = ("finished", "aborted", "preempted")
+"""Why a row may end."""
+
+
+def token_ids(values: npt.ArrayLike) -> Int32Array:
+    """``values`` as int32 [n]. Raises ValueError unless they are a flat sequence of whole numbers."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise ValueError(f"token ids must be a flat sequence of whole numbers, got {values!r:.60}")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
 def blocks_for(tokens: int, block_size: int) -> int:
     """How many blocks ``tokens`` tokens need."""
     return -(-tokens // block_size)
@@ -128,13 +140,15 @@ class KVCache(ABC):
 
         None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
         others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
-        ValueError for an empty prompt.
+        ValueError for an empty prompt or a negative ``headroom``.
         """
         if request in self.rows:
             raise DuplicateRequestError(f"request {request} already has a row in the block table")
-        tokens = np.ascontiguousarray(prompt, dtype=np.int32)
-        if tokens.ndim != 1 or len(tokens) == 0:
-            raise ValueError("a prompt needs at least one token")
+        tokens = token_ids(prompt)
+        if len(tokens) == 0:
+            raise ValueError(f"request {request}: a prompt needs at least one token")
+        if headroom < 0:
+            raise ValueError(f"request {request}: headroom must be at least 0, got {headroom}")
         row = Row(request, session, namespace, len(tokens))
         if not self._fits(row, tokens, headroom):
             return None
@@ -152,9 +166,12 @@ class KVCache(ABC):
     def grow(self, request: int, tokens: int) -> bool:
         """Make room in the row for ``tokens`` tokens in all, evicting where needed.
 
-        False, with nothing changed, where even evicting everything idle would not do.
+        False, with nothing changed, where even evicting everything idle would not do. Raises ValueError
+        for a negative size.
         """
         row = self.row(request)
+        if tokens < 0:
+            raise ValueError(f"request {request}: can't grow to {tokens} tokens")
         need = blocks_for(tokens, self.block_size) - len(row.blocks)
         if need <= 0:
             return True
@@ -173,7 +190,7 @@ class KVCache(ABC):
         Raises CacheError where the row has no room for them.
         """
         row = self.row(request)
-        new = np.ascontiguousarray(tokens, dtype=np.int32)
+        new = token_ids(tokens)
         room = len(row.blocks) * self.block_size - len(row.tokens)
         if len(new) > room:
             raise CacheError(
@@ -187,9 +204,13 @@ class KVCache(ABC):
         """End the row: locks go, its own blocks are kept by the cache or freed.
 
         ``reason``: ``finished`` and ``aborted`` keep all written KV findable; ``preempted`` frees the
-        row's own blocks at once, because the room is needed now [Q7].
+        row's own blocks at once, because the room is needed now [Q7]. Raises ValueError for another one.
         """
         row = self.row(request)
+        if reason not in REASONS:
+            raise ValueError(
+                f"request {request}: unknown reason {reason!r}: choose one of {', '.join(REASONS)}"
+            )
         if reason != "preempted":
             self._keep_tail(row)
         own = row.blocks.array[row.published :].copy()

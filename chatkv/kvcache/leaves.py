@@ -56,6 +56,8 @@ class EvictableLeaves:
         """The key of ``node`` may have become smaller (an unpin): give it a new entry."""
         if node.id in self._ids:
             self._push(node)
+        else:
+            node.offered = False  # its old entry, too large now, must not stand for it later
 
     def first(self) -> Node | None:
         """The leaf to evict next (it stays in the queue), or None."""

@@ -49,16 +49,21 @@ class BlockPool:
         return blocks
 
     def share(self, blocks: Int32Array) -> None:
-        """One more row names each of ``blocks`` (all in use or cached)."""
+        """One more row names each of ``blocks``.
+
+        Raises ReleaseError, changing nothing, where one of them is free, unknown or given twice.
+        """
+        self._check_held(blocks)
         self.refs[blocks] += 1
 
     def drop(self, blocks: Int32Array) -> None:
         """One row fewer names each of ``blocks``; those that nobody keeps become free.
 
-        Raises ReleaseError, changing nothing, where a block is named by no row.
+        Raises ReleaseError, changing nothing, where a block is named by no row, unknown or given twice.
         """
         if len(blocks) == 0:
             return
+        self._check_known(blocks)
         refs = self.refs[blocks]
         if (refs < 1).any():
             bad = blocks[refs < 1].tolist()
@@ -67,14 +72,19 @@ class BlockPool:
         self._give_back(blocks[(refs == 1) & ~self.cached[blocks]])
 
     def keep(self, blocks: Int32Array) -> None:
-        """A prefix cache keeps ``blocks`` from now on."""
+        """A prefix cache keeps ``blocks`` from now on.
+
+        Raises ReleaseError, changing nothing, where one of them is free, unknown or given twice.
+        """
+        self._check_held(blocks)
         self.cached[blocks] = True
 
     def forget(self, blocks: Int32Array) -> None:
         """The prefix cache lets go of ``blocks``; those that no row names become free.
 
-        Raises ReleaseError, changing nothing, where a block was not kept.
+        Raises ReleaseError, changing nothing, where a block was not kept, is unknown or given twice.
         """
+        self._check_known(blocks)
         if not self.cached[blocks].all():
             bad = blocks[~self.cached[blocks]].tolist()
             raise ReleaseError(f"blocks {bad} are not in the prefix cache")
@@ -95,6 +105,19 @@ class BlockPool:
             raise IntegrityError(f"free blocks {sorted(free.tolist())} should be {expected.tolist()}")
         if (self.refs < 0).any():
             raise IntegrityError("a block has a negative reference count")
+
+    def _check_known(self, blocks: Int32Array) -> None:
+        # A negative id would quietly mean a block counted from the end, a repeated one be freed twice.
+        if len(blocks) and (blocks.min() < 0 or blocks.max() >= self.num_blocks):
+            raise ReleaseError(f"blocks {blocks.tolist()}: ids go from 0 to {self.num_blocks - 1}")
+        if len(blocks) > 1 and len(np.unique(blocks)) != len(blocks):
+            raise ReleaseError(f"blocks {blocks.tolist()}: a block is given twice")
+
+    def _check_held(self, blocks: Int32Array) -> None:
+        self._check_known(blocks)
+        free = (self.refs[blocks] == 0) & ~self.cached[blocks]
+        if free.any():
+            raise ReleaseError(f"blocks {blocks[free].tolist()} are free: take them first")
 
     def _give_back(self, blocks: Int32Array) -> None:
         n = len(blocks)

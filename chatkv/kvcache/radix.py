@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from chatkv.kvcache import events as ev
-from chatkv.kvcache.errors import ReleaseError
+from chatkv.kvcache.errors import CacheError, ReleaseError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.eviction import strategy
 from chatkv.kvcache.leaves import EvictableLeaves
@@ -59,6 +59,8 @@ class RadixTree:
         self.total_blocks = 0
         self.evictable = 0
         """Blocks of unlocked nodes."""
+        self.pinned: dict[int, Node] = {}
+        """The nodes that a person pinned, by id."""
 
     @property
     def protected(self) -> int:
@@ -66,12 +68,14 @@ class RadixTree:
         return self.total_blocks - self.evictable
 
     def root(self, namespace: str = "") -> Node:
-        """The root of a namespace: no tokens, always locked, never evicted."""
+        """The root of a namespace: no tokens, always locked, never evicted.
+
+        ``roots`` holds it from its first child to its last.
+        """
         found = self.roots.get(namespace)
         if found is None:
             found = Node(ev.ROOT, None, EMPTY, EMPTY, self.log.clock, namespace)
             found.locks = 1
-            self.roots[namespace] = found
         return found
 
     # --- looking up -------------------------------------------------------------------------------
@@ -79,7 +83,7 @@ class RadixTree:
     def find(self, tokens: Int32Array, namespace: str = "") -> Found:
         """The longest cached prefix of ``tokens`` (int32 [n]), changing nothing, not even recency."""
         size = self.block_size
-        node = self.roots.get(namespace) or Node(ev.ROOT, None, EMPTY, EMPTY, 0, namespace)
+        node = self.root(namespace)
         at, idle = 0, 0
         while True:
             child = node.children.get(tokens[at : at + size].tobytes()) if len(tokens) - at >= size else None
@@ -136,9 +140,12 @@ class RadixTree:
         """Store a whole sequence from its start; what is there already keeps its own blocks.
 
         Only whole blocks are taken. Nodes passed on the way count a hit and take the larger priority.
+        Raises ValueError where there are fewer blocks than whole blocks of tokens.
         """
         size = self.block_size
         n = len(tokens) // size * size
+        if len(blocks) < n // size:
+            raise ValueError(f"{len(tokens)} tokens need {n // size} blocks of {size}, got {len(blocks)}")
         result = self.store(self.root(namespace), tokens[:n], blocks[: n // size])
         old = result.node.parent if result.present < n else result.node
         if old is not None and old.parent is not None:
@@ -161,8 +168,11 @@ class RadixTree:
             key = tokens[at : at + size].tobytes()
             child = node.children.get(key)
             if child is None:
-                dropped = self._supersede(node, key, request)
-                node = self._put(node, tokens[at:].copy(), blocks[at // size :].copy(), request)
+                dropped, pinned = self._supersede(node, key, request)
+                put = self._add if pinned else self._put
+                node = put(node, tokens[at:].copy(), blocks[at // size :].copy(), request)
+                if pinned:  # the block that took the tail's place, and no more, so that the bound holds
+                    self.pin(node if len(node.blocks) == 1 else self._split(node, size), True)
                 return Inserted(node, at, dropped)
             shared = common_prefix(child.tokens, tokens[at:]) // size * size
             node = child if shared == len(child.tokens) else self._split(child, shared)
@@ -178,10 +188,11 @@ class RadixTree:
         key = tokens.tobytes()
         if parent.covers(key):
             return Inserted(parent, len(tokens), EMPTY)
-        dropped = self._supersede(parent, key, request)
-        return Inserted(
-            self._add(parent, tokens.copy(), np.array([block], dtype=np.int32), request), 0, dropped
-        )
+        dropped, pinned = self._supersede(parent, key, request)
+        node = self._add(parent, tokens.copy(), np.array([block], dtype=np.int32), request)
+        if pinned:
+            self.pin(node, True)
+        return Inserted(node, 0, dropped)
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -220,10 +231,28 @@ class RadixTree:
 
     def pin(self, node: Node, pinned: bool) -> None:
         """Evict ``node`` after all nodes that are not pinned (or no longer so)."""
-        if node.pinned != pinned:
-            node.pinned = pinned
-            self.leaves.reordered(node)
-            self.log.emit(ev.NodePinned, node=node.id, pinned=pinned)
+        if node.pinned == pinned:
+            return
+        node.pinned = pinned
+        if pinned:
+            self.pinned[node.id] = node
+            node.owner = None  # a pin is for what is there now: it does not grow with the leaf
+        else:
+            del self.pinned[node.id]
+        self.leaves.reordered(node)
+        self.log.emit(ev.NodePinned, node=node.id, pinned=pinned)
+
+    def held_by_pins(self, extra: Node) -> int:
+        """Blocks of all pinned nodes and of ``extra``, and of the nodes above them, which stay as long."""
+        held = {n.id: n for node in (*self.pinned.values(), extra) for n in self.path(node)}
+        return sum(len(n.blocks) for n in held.values())
+
+    def node(self, id: int) -> Node:
+        """The node with this id, looked for in the whole tree. Raises CacheError where there is none."""
+        for node in self.walk():
+            if node.id == id:
+                return node
+        raise CacheError(f"node {id} is not in the tree")
 
     # --- eviction ---------------------------------------------------------------------------------
 
@@ -231,8 +260,11 @@ class RadixTree:
         """Remove unlocked leaves until ``num_blocks`` blocks are free or none is left.
 
         Whole nodes (grain ``node``: may free more than asked) or single blocks from a leaf's end
-        (grain ``block``). A parent joins the candidates when its last child goes.
+        (grain ``block``). A parent joins the candidates when its last child goes. Raises ValueError for
+        a negative number.
         """
+        if num_blocks < 0:
+            raise ValueError(f"can't evict {num_blocks} blocks")
         gone: list[Int32Array] = []
         freed = tokens = rank = 0
         while freed < num_blocks and (node := self.leaves.first()) is not None:
@@ -267,12 +299,16 @@ class RadixTree:
             n.last = now
             self.leaves.used(n)
 
-    def _supersede(self, parent: Node, key: bytes, request: int | None) -> Int32Array:
-        """Drop the tail whose tokens a new child with ``key`` will hold as well; returns its block."""
+    def _supersede(self, parent: Node, key: bytes, request: int | None) -> tuple[Int32Array, bool]:
+        """Drop the tail whose tokens a new child with ``key`` will hold as well.
+
+        Returns its block and whether it was pinned.
+        """
         tail = parent.tail_within(key) if self.ordered else None
         if tail is None or tail not in self.leaves:
-            return EMPTY
-        return self._cut(tail, 0, "superseded", 1, request)[0]
+            return EMPTY, False
+        pinned = tail.pinned
+        return self._cut(tail, 0, "superseded", 1, request)[0], pinned
 
     def _offer(self, node: Node) -> None:
         if node.locks == 0 and not node.children:
@@ -333,6 +369,8 @@ class RadixTree:
             upper,
         )
         upper.add_child(node.key(size), node, self.ordered)
+        if upper.pinned:
+            self.pinned[upper.id] = upper
         self.log.emit(ev.NodeSplit, node=node.id, upper=upper.id, at=at)
         return upper
 
@@ -360,6 +398,7 @@ class RadixTree:
             self.log.emit(ev.NodeTrimmed, node=node.id, tokens=len(tokens), blocks=blocks, **why)
             return blocks, len(tokens)
         self.leaves.discard(node)
+        self.pinned.pop(node.id, None)
         parent.drop_child(node.key(size), self.ordered)
         self.log.emit(ev.NodeEvicted, node=node.id, tokens=len(tokens), blocks=blocks, **why)
         if parent.parent is None:

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
-from chatkv.kvcache.cache import Copy, KVCache, Opened, blocks_for
-from chatkv.kvcache.errors import IntegrityError
+from chatkv.kvcache.cache import Copy, KVCache, Opened, blocks_for, token_ids
+from chatkv.kvcache.check import check_tree
+from chatkv.kvcache.errors import CacheError, IntegrityError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.node import Node
 from chatkv.kvcache.radix import RadixTree
@@ -21,6 +22,9 @@ from chatkv.kvcache.table import Row
 class RadixCache(KVCache):
     """Rows over a pool and a radix tree. Unless ``strict``, reuse is exact to the token: the matching
     slots of a partly matching block are copied instead of computed.
+
+    ``max_pinned``: the largest part of the pool, 0…1, that pins may hold back from eviction.
+    Raises ValueError for a bad option.
     """
 
     kind = "radix"
@@ -34,9 +38,13 @@ class RadixCache(KVCache):
         eviction: str = "lru",
         grain: str = "node",
         log: EventLog | None = None,
+        max_pinned: float = 0.5,
     ) -> None:
+        if not 0 <= max_pinned <= 1:
+            raise ValueError(f"max_pinned is a part of the pool from 0 to 1, got {max_pinned}")
         super().__init__(num_blocks, block_size, strict=strict, eviction=eviction, grain=grain, log=log)
         self.tree = RadixTree(block_size, eviction=eviction, grain=grain, strict=strict, log=self.log)
+        self.max_pinned = max_pinned
 
     @property
     def evictable(self) -> int:
@@ -45,7 +53,7 @@ class RadixCache(KVCache):
 
     def peek(self, prompt: npt.ArrayLike, namespace: str = "") -> int:
         """How many tokens of ``prompt`` would be reused now, copied ones included."""
-        found = self.tree.find(np.ascontiguousarray(prompt, dtype=np.int32)[:-1], namespace)
+        found = self.tree.find(token_ids(prompt)[:-1], namespace)
         return found.tokens + found.extra
 
     def clear(self) -> bool:
@@ -57,6 +65,22 @@ class RadixCache(KVCache):
         self.tree.reset()
         self.log.emit(ev.CacheCleared)
         return True
+
+    def pin(self, node_id: int, pinned: bool = True) -> None:
+        """Evict this node, and with it those above it, after all that are not pinned; or no longer so.
+
+        A pin orders eviction, it does not forbid it. It covers what the node holds now, and moves along
+        when a tail is superseded. Raises CacheError, changing nothing, where there is no such node, or
+        where pins would hold back more than ``max_pinned`` of the pool.
+        """
+        node = self.tree.node(node_id)
+        limit = int(self.max_pinned * self.num_blocks)
+        if pinned and (held := self.tree.held_by_pins(node)) > limit:
+            raise CacheError(
+                f"can't pin node {node_id}: {held} of {self.num_blocks} blocks would be held back, at most "
+                f"{limit} may be; unpin another node first"
+            )
+        self.tree.pin(node, pinned)
 
     def _find(self, row: Row, prompt: Int32Array) -> Found:
         return self.tree.find(prompt[:-1], row.namespace)
@@ -177,7 +201,6 @@ class RadixCache(KVCache):
             self.tree.unlock(row.handle, row.request)
 
     def _check(self) -> None:
-        size = self.block_size
         expected: dict[int, int] = {}
         for row in self.rows.values():
             assert row.handle is not None
@@ -186,41 +209,10 @@ class RadixCache(KVCache):
                 raise IntegrityError(f"request {row.request}: its row does not start with its locked path")
             for node in self.tree.path(row.handle):
                 expected[node.id] = expected.get(node.id, 0) + 1
-        seen = np.zeros(self.num_blocks, dtype=bool)
-        tokens = blocks_total = evictable = 0
-        leaves = set()
         for node in self.tree.walk():
-            name = f"node {node.id}"
             if node.locks != expected.get(node.id, 0):
                 raise IntegrityError(
-                    f"{name} has {node.locks} locks, {expected.get(node.id, 0)} rows hold it"
+                    f"node {node.id} has {node.locks} locks, {expected.get(node.id, 0)} rows hold it"
                 )
-            tail = node.is_tail(size)
-            if len(node.tokens) == 0 or (len(node.tokens) % size and not tail):
-                raise IntegrityError(f"{name} holds {len(node.tokens)} tokens: not whole blocks")
-            if tail and (self.strict or node.children):
-                raise IntegrityError(
-                    f"{name} is a partly filled block but not a leaf, or the cache is strict"
-                )
-            if len(node.blocks) != blocks_for(len(node.tokens), size):
-                raise IntegrityError(f"{name} holds {len(node.tokens)} tokens in {len(node.blocks)} blocks")
-            if node.parent is None or node.parent.children.get(node.key(size)) is not node:
-                raise IntegrityError(f"{name} is not held by its parent under its own key")
-            if self.tree.ordered and sorted(node.children) != node.order:
-                raise IntegrityError(f"{name}: the sorted keys differ from the children")
-            if seen[node.blocks].any():
-                raise IntegrityError(f"{name} shares a block with another node")
-            seen[node.blocks] = True
-            tokens += len(node.tokens)
-            blocks_total += len(node.blocks)
-            if node.locks == 0:
-                evictable += len(node.blocks)
-                if not node.children:
-                    leaves.add(node.id)
-        if not np.array_equal(seen, self.pool.cached):
+        if not np.array_equal(check_tree(self.tree, self.num_blocks), self.pool.cached):
             raise IntegrityError("the blocks of the tree differ from those marked as cached")
-        counted = (self.tree.total_tokens, self.tree.total_blocks, self.tree.evictable)
-        if counted != (tokens, blocks_total, evictable):
-            raise IntegrityError(f"the tree counts {counted}, it holds {(tokens, blocks_total, evictable)}")
-        if leaves != self.tree.leaves.ids():
-            raise IntegrityError("the evictable leaves differ from those recomputed")
