@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from chatkv import __version__
+from chatkv.cli.bench import bench
+from chatkv.cli.export import export
 from chatkv.cli.listing import sessions, themes
 from chatkv.cli.models import fetch, models
 from chatkv.cli.run import run
@@ -37,5 +39,6 @@ def chatkv(
         print(context.get_help())
 
 
-for command in (run, models, fetch, themes, sessions):
+for command in (run, models, fetch, sessions, themes, export):
     app.command()(command)
+app.add_typer(bench, name="bench")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -27,3 +33,48 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         console.print(table)
     # Through print, so that a reader that went away is noticed where every command notices it.
     print("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, gone at the end; yields ``advance(label, done, total)`` (total 0: unknown).
+
+    Where stderr is no terminal: one line for each new label.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not sys.stderr.isatty():
+        last = ""
+
+        def line(label: str, done: int, total: int) -> None:
+            nonlocal last
+            if label != last:
+                last = label
+                print(f"{label} ...", file=sys.stderr, flush=True)
+
+        yield line
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def advance(label: str, done: int, total: int) -> None:
+            bar.update(task, description=label, completed=done, total=total or None)
+
+        yield advance
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write ``data`` to ``path``, whole or not at all; ``-`` is stdout. Raises OSError."""
+    text = json.dumps(data, indent=1) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -156,7 +156,7 @@ class EngineCore:
             generation.first = now
             self.cache.log.emit(ev.FirstToken, request=request.id, ttft_s=now - generation.queued)
         generation.last = now
-        stopped = token in self.codec.stop_ids
+        stopped = token in self.codec.stop_ids and not generation.sampler.sampling.ignore_stop
         text = "" if stopped else generation.detokenizer.push(token)
         generation.text.append(text)
         self.outbox.deltas.append(Delta(request.id, request.session, text, (token,)))

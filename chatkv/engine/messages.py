@@ -37,6 +37,8 @@ class Sampling:
     top_k: int = 0
     max_tokens: int = 512
     seed: int | None = None
+    ignore_stop: bool = False
+    """Go on after the model's own end: for measurements, where answers must be of one length."""
 
 
 @dataclass(frozen=True, slots=True)

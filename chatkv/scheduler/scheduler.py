@@ -95,7 +95,7 @@ class Scheduler:
         for request in sorted(self.running, key=lambda r: r.todo > 1):
             if request.state is not State.RUNNING or budget == 0:
                 continue
-            count = self._room(request, min(request.todo, budget), work, exhausted)
+            count = self._room(request, self._chunk(request, budget, not work), exhausted)
             if count:
                 work.append(self._work(request, count))
                 budget -= count
@@ -144,16 +144,20 @@ class Scheduler:
     def _work(self, request: Request, count: int, copies: tuple[Copy, ...] = ()) -> Work:
         return Work(request, request.computed, count, count == request.todo, copies)
 
-    def _chunk(self, request: Request, count: int) -> int:
-        """Cut a chunk that does not end its prompt at the end of a block, so that no block is split."""
-        if count < request.todo:
-            over = (request.computed + count) % self.cache.block_size
-            return count - over if over < count else count
-        return count
+    def _chunk(self, request: Request, budget: int, alone: bool) -> int:
+        """How many tokens of ``request`` to compute now: all, or a chunk that ends with a block.
 
-    def _room(self, request: Request, count: int, work: list[Work], exhausted: list[Request]) -> int:
+        A chunk inside one block would be split off for nothing: 0, unless nobody else has work.
+        """
+        if request.todo <= budget:
+            return request.todo
+        over = (request.computed + budget) % self.cache.block_size
+        if over < budget:
+            return budget - over
+        return budget if alone else 0
+
+    def _room(self, request: Request, count: int, exhausted: list[Request]) -> int:
         """Make room for up to ``count`` more tokens, preempting if needed; how many got room."""
-        count = self._chunk(request, count)
         while not self.cache.grow(request.id, request.computed + count):
             possible = self._possible(request)
             if 0 < possible < count:  # place what fits, the rest in a later step
@@ -185,7 +189,10 @@ class Scheduler:
 
     def _admit(self, work: list[Work], budget: int) -> None:
         """Waiting requests in order of arrival, until one does not fit (no overtaking in FCFS)."""
-        while self.waiting and budget and len(self.running) < self.max_running:
+        # With a block's worth of budget, or the whole step, a chunk is never empty.
+        while self.waiting and len(self.running) < self.max_running:
+            if budget < self.cache.block_size and (work or budget == 0):
+                return
             request = self.waiting[0]
             opened = self.cache.open(
                 request.id,
@@ -210,7 +217,7 @@ class Scheduler:
                 copied=opened.copied,
                 waiting=len(self.waiting),
             )
-            count = self._chunk(request, min(request.todo, budget))
+            count = self._chunk(request, budget, not work)
             if not self.cache.grow(request.id, request.computed + count):
                 raise AssertionError(f"{request!r} was opened without room")
             work.append(self._work(request, count, opened.copies))

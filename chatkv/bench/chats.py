@@ -1,0 +1,123 @@
+"""Run a workload of chats headless through the engine and measure it."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from chatkv.bench.workload import Script, Workload, scripts
+from chatkv.engine.config import EngineConfig
+from chatkv.engine.loading import load
+from chatkv.engine.messages import GenerateRequest, Sampling, Turn
+from chatkv.engine.outbox import Outbox
+from chatkv.insight.mirror import Mirror
+from chatkv.scheduler.events import StepDone
+
+
+@dataclass
+class ChatsResult:
+    """Times in seconds, memory in bytes, the rest in tokens or counts."""
+
+    cache: str
+    model: str
+    dtype: str
+    attention: str
+    num_blocks: int
+    block_size: int
+    load_s: float
+    wall_s: float = 0.0
+    forward_s: float = 0.0
+    step_s: float = 0.0
+    steps: int = 0
+    requests: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    copied_tokens: int = 0
+    computed_tokens: int = 0
+    output_tokens: int = 0
+    evictions: int = 0
+    evicted_blocks: int = 0
+    preemptions: int = 0
+    peak_memory: int = 0
+    ttft_s: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def run_chats(
+    config: EngineConfig, workload: Workload, progress: Callable[[str, int, int], None]
+) -> ChatsResult:
+    """All sessions talk at once, each asking its next question when its answer is there.
+
+    ``progress(stage, done, total)`` hears of every finished answer. Raises ChatkvError.
+    """
+    outbox = Outbox()
+    core, ready = load(config, outbox, lambda stage, _: progress(stage, 0, 0))
+    result = ChatsResult(
+        config.cache,
+        ready.model,
+        ready.dtype,
+        ready.attention,
+        ready.num_blocks,
+        ready.block_size,
+        ready.load_s,
+    )
+    mirror = Mirror()
+    sampling = Sampling(max_tokens=workload.answer_tokens, ignore_stop=True)
+    talks: dict[str, tuple[Script, list[Turn]]] = {
+        s.session: (s, [Turn("system", s.system)]) for s in scripts(workload)
+    }
+    total = workload.sessions * workload.turns
+    next_id = 0
+
+    def ask(session: str) -> None:
+        nonlocal next_id
+        script, turns = talks[session]
+        turns.append(Turn("user", script.turns[len(turns) // 2]))
+        next_id += 1
+        core.add(next_id, GenerateRequest(session, tuple(turns), sampling), time.perf_counter())
+
+    start = time.perf_counter()
+    for session in talks:
+        ask(session)
+    while core.has_work:
+        core.step()
+        batch = outbox.drain()
+        if batch is None:
+            continue
+        mirror.apply_all(batch.events)
+        for event in batch.events:
+            if isinstance(event, StepDone):
+                result.step_s += event.step_s
+                result.forward_s += event.forward_s
+        for done in batch.finished:
+            result.requests += 1
+            result.prompt_tokens += done.prompt_tokens
+            result.reused_tokens += done.cached
+            result.copied_tokens += done.copied
+            result.computed_tokens += done.computed
+            result.output_tokens += len(done.token_ids)
+            if done.ttft_s is not None:
+                result.ttft_s.append(done.ttft_s)
+            if done.message:
+                result.failed.append(done.message)
+            progress("answers", result.requests, total)
+            script, turns = talks[done.session]
+            turns.append(Turn("assistant", done.text, done.token_ids))
+            if len(turns) // 2 < len(script.turns):
+                ask(done.session)
+    result.wall_s = time.perf_counter() - start
+    result.steps = mirror.totals.steps
+    result.evictions = mirror.totals.evictions
+    result.evicted_blocks = mirror.totals.evicted_blocks
+    result.preemptions = mirror.totals.preempted
+    result.peak_memory = peak_memory()
+    return result
+
+
+def peak_memory() -> int:
+    """The largest resident size this process had, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

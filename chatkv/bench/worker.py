@@ -1,0 +1,73 @@
+"""One measured run in a process of its own, so that its peak memory is its own.
+
+``python -m chatkv.bench.worker`` reads a JSON object ``{"config": …, "workload": …}`` from stdin and
+writes JSON lines: ``{"progress": [stage, done, total]}`` …, then ``{"result": …}`` or ``{"error": line}``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+
+from chatkv.bench.workload import Workload
+from chatkv.engine.config import EngineConfig
+from chatkv.errors import ChatkvError
+
+
+def run_apart(
+    config: EngineConfig, workload: Workload, progress: Callable[[str, int, int], None]
+) -> dict[str, object]:
+    """Run ``chats.run_chats`` in a new process; its result as a dict. Raises ChatkvError."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chatkv.bench.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            process.stdin.write(json.dumps({"config": asdict(config), "workload": asdict(workload)}))
+            process.stdin.close()
+            for line in process.stdout:
+                message = json.loads(line)
+                if "progress" in message:
+                    progress(*message["progress"])
+                elif "error" in message:
+                    raise ChatkvError(message["error"])
+                else:
+                    result: dict[str, object] = message["result"]
+                    return result
+        except BaseException:
+            process.kill()
+            raise
+    raise ChatkvError(f"a measured run ended early (exit code {process.returncode}): see the lines above")
+
+
+def _main() -> None:
+    from chatkv.bench.chats import run_chats
+
+    asked = json.load(sys.stdin)
+
+    def tell(**message: object) -> None:
+        print(json.dumps(message), flush=True)
+
+    try:
+        result = run_chats(
+            EngineConfig(**asked["config"]),
+            Workload(**asked["workload"]),
+            lambda stage, done, total: tell(progress=[stage, done, total]),
+        )
+    except ChatkvError as error:
+        tell(error=str(error))
+    else:
+        tell(result=asdict(result))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,108 @@
+"""``chatkv bench``: measurements without a screen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chatkv.bench.workload import Workload
+from chatkv.cli.models import check_model
+from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.sizes import parse_size
+from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.errors import UsageError
+
+_DEFAULT = EngineConfig()
+_LOAD = Workload()
+
+bench = typer.Typer(help="Measure, without a screen.", invoke_without_command=True, no_args_is_help=False)
+
+
+@bench.callback(invoke_without_command=True)
+def chats(
+    context: typer.Context,
+    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = _DEFAULT.model,
+    cache: Annotated[
+        str, typer.Option(metavar=",".join(CACHES), help="Which caches to compare, in turn.")
+    ] = "radix,none",
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cache; medians are shown.")] = 1,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions talking at once.")] = _LOAD.sessions,
+    turns: Annotated[int, typer.Option(min=1, help="Turns a session.")] = _LOAD.turns,
+    groups: Annotated[int, typer.Option(min=1, help="Different system prompts.")] = _LOAD.groups,
+    system_words: Annotated[int, typer.Option(min=1, help="Words in a system prompt.")] = _LOAD.system_words,
+    user_words: Annotated[int, typer.Option(min=1, help="Words in a question.")] = _LOAD.user_words,
+    answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = _LOAD.answer_tokens,
+    seed: Annotated[int, typer.Option(min=0, help="Of the words.")] = _LOAD.seed,
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
+    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
+    kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
+    num_blocks: Annotated[int | None, typer.Option(min=1)] = None,
+    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
+    ] = None,
+) -> None:
+    """Run a seeded workload of chats through the engine: tok/s, TTFT, reuse, evictions, memory.
+
+    Caches alternate, each run in a process of its own.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from chatkv.bench.report import medians, show, spread
+    from chatkv.bench.worker import run_apart
+
+    names = [name.strip() for name in cache.split(",")]
+    if unknown := [name for name in names if name not in CACHES]:
+        raise UsageError(f"--cache takes {', '.join(CACHES)} separated by commas, not {unknown[0]!r}")
+    check_model(model)
+    workload = Workload(sessions, turns, groups, system_words, user_words, answer_tokens, seed).validate()
+    configs = {
+        name: EngineConfig(
+            model=model,
+            block_size=block_size,
+            kv_memory=None if kv_memory is None else parse_size(kv_memory, "--kv-memory"),
+            num_blocks=num_blocks,
+            max_batch_tokens=max_batch_tokens,
+            dtype=dtype,
+            cache=name,
+            strict=strict_blocks,
+            threads=threads,
+        ).validate()
+        for name in names
+    }
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    with progress_bar() as advance:
+        for index in range(rounds):
+            for name in names:
+                label = f"{name} {index + 1}/{rounds}"
+                runs[name].append(
+                    run_apart(
+                        configs[name],
+                        workload,
+                        lambda stage, done, total, label=label: advance(f"{label} · {stage}", done, total),  # type: ignore[misc]
+                    )
+                )
+    if json_out is not None:
+        write_json(json_out, {"workload": asdict(workload), "runs": runs})
+    if json_out is None or str(json_out) != "-":
+        middle = {name: medians(runs[name]) for name in names}
+        print_table(
+            ["median of " + str(rounds), *(">" + name for name in names)],
+            [
+                [row, *(_cell(middle[name][row], spread(runs[name], row), show) for name in names)]
+                for row in middle[names[0]]
+            ],
+        )
+    for name in names:
+        for line in sorted({message for run in runs[name] for message in run["failed"]}):
+            typer.echo(f"{name}: a request ended early: {line}", err=True)
+
+
+def _cell(value: float, ends: tuple[float, float], show: Any) -> str:
+    low, high = ends
+    return show(value) if low == high else f"{show(value)} ({show(low)}–{show(high)})"
