@@ -107,7 +107,7 @@ def run(
         raise UsageError("--temperature must be a number, and --top-p above 0 and at most 1")
     check_model(model)
     _check_theme(theme)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_terminal():
         raise UsageError(
             "chatkv run needs a terminal, and stdin or stdout is not one; see also: chatkv bench"
         )
@@ -118,6 +118,10 @@ def run(
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, seed=seed)
     raise typer.Exit(open_chat(config, sampling, folder, theme))
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _check_theme(name: str | None) -> None:
