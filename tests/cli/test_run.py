@@ -1,26 +1,22 @@
 """``chatkv run`` hands the chat exactly what was asked for."""
 
-import io
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import chatkv.cli.app  # noqa: F401
 from chatkv.cli.outcome import invoke
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
     """What the chat was opened with; the screen itself stays shut."""
-    app = pytest.importorskip("chatkv.tui.app")
+    app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
     def run(*arguments: Any) -> int:
@@ -28,8 +24,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
         return 7
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: True)
     monkeypatch.setenv("CHATKV_DATA", str(tmp_path / "data"))
     return calls
 
