@@ -15,7 +15,8 @@ _PACKAGE = Path(__file__).resolve().parent
 def _folder(variable: str, kind: Literal["data", "cache", "config"]) -> Path:
     override = os.environ.get(variable)
     if override:
-        return Path(override).expanduser().absolute()
+        # Unlike Path.expanduser, this leaves a ~ it can't resolve as it is.
+        return Path(os.path.expanduser(override)).absolute()
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs("chatkv", appauthor=False)

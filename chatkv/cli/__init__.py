@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -9,4 +10,7 @@ def main() -> None:
     """The ``chatkv`` command: run it on ``sys.argv`` and leave with its exit code."""
     from chatkv.cli.outcome import invoke
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal or pipe that can't show a character gets a "?", not a crash.
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(invoke(sys.argv[1:]))

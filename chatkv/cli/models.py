@@ -88,7 +88,7 @@ def check_model(name: str) -> None:
     """
     from chatkv.model.catalog import catalog, resolve
 
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if any(entry.name == name for entry in catalog()):
         return
     if os.path.isdir(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -111,7 +112,7 @@ def run(
         raise UsageError(
             "chatkv run needs a terminal, and stdin or stdout is not one; see also: chatkv bench"
         )
-    folder = (sessions or data_dir() / "sessions").expanduser().absolute()
+    folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
     SessionStore(folder).check_writable()
 
     from chatkv.tui.app import run as open_chat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ def resolve(name: str, progress: Progress) -> Path:
     """
     if name in _WHEELS:
         return _from_wheel(name, _WHEELS[name], progress)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # which never raises
     try:
         is_dir, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError):  # too long, or a NUL in it

@@ -48,6 +48,7 @@ def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("run --theme nosuch", "there are chatkv-dark, chatkv-light, chatkv-safe"),
         ("run --model nosuch", "unknown model 'nosuch'"),
         ("run --model /no/such/folder", "/no/such/folder"),
+        ("run --model ~nosuchuser/model", "~nosuchuser/model"),
         ("run --model nosuch.gguf", "nosuch.gguf"),
         ("run", "needs a terminal"),
         ("fetch nosuch", "unknown model 'nosuch'"),
@@ -115,6 +116,17 @@ def test_a_reader_that_goes_away_is_no_news() -> None:
     with os.fdopen(write, "wb") as gone:
         done = subprocess.run([*COMMAND, "themes"], stdout=gone, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_terminal_without_unicode_gets_question_marks() -> None:
+    done = subprocess.run(
+        [*COMMAND, "--help"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"run" in done.stdout
 
 
 def test_version_and_help_load_nothing_heavy() -> None:
