@@ -24,7 +24,8 @@ def invoke(arguments: Sequence[str]) -> int:
         from chatkv.cli.app import app
 
         code = app(list(arguments), prog_name="chatkv", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ChatkvError as error:
         return tell(str(error), error.exit_code)
@@ -59,4 +60,5 @@ def _drop_output() -> None:
     """Nobody reads any more: keep the interpreter's own flush at exit from complaining."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())

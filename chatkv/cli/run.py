@@ -110,7 +110,7 @@ def run(
     _check_theme(theme)
     if not _is_terminal():
         raise UsageError(
-            "chatkv run needs a terminal, and stdin or stdout is not one; see also: chatkv bench"
+            "chatkv run needs a terminal as stdin, stdout and stderr; without one there is chatkv bench"
         )
     folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
     SessionStore(folder).check_writable()
@@ -122,7 +122,8 @@ def run(
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    # Textual draws on stderr. A stream that was closed by the caller is None.
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _check_theme(name: str | None) -> None:
