@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chatkv.chat.store import SessionStore
-from tests.chat.same import state
+from tests.chat.shared import state
 
 TEXT = st.text(st.characters(), max_size=20)
 OPERATION = st.one_of(
