@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chatkv.insight.nodes import BlockState, Mark
+from chatkv.insight.requests import FINISHED, PREEMPTED, REFUSED, RUNNING, WAITING
 from chatkv.kvcache.events import ROOT
 
 if TYPE_CHECKING:
     from chatkv.insight.snapshot import Snapshot
 
 STATES = frozenset(state.name.lower() for state in BlockState)
+REQUEST_STATES = frozenset({WAITING, RUNNING, PREEMPTED, FINISHED, REFUSED})
 MARKS = frozenset(mark.value for mark in Mark)
 
 
@@ -61,6 +63,9 @@ def _others(snapshot: Snapshot) -> str | None:
             return f"row {row.request} names block {wrong} of {snapshot.config.num_blocks}"
         if not 0 <= row.written <= len(row.blocks) * snapshot.config.block_size:
             return f"row {row.request} has {row.written} tokens in {len(row.blocks)} blocks"
+    for request in snapshot.requests:
+        if request.state not in REQUEST_STATES:
+            return f"request {request.id} has the state {request.state!r}"
     for ghost in snapshot.ghosts:
         if ghost.node == ROOT or not ghost.path or ghost.path[-1] != ghost.node:
             return f"the ghost of node {ghost.node} has the path {list(ghost.path)[:8]}"

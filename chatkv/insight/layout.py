@@ -178,7 +178,8 @@ def _state(node: NodeRecord) -> BlockState:
 
 def _label(item: NodeRecord | GhostRecord) -> str:
     text = item.text or " ".join(map(str, item.tokens[:LABEL_CELLS]))
-    return cut(text, LABEL_CELLS)
+    label = cut(text, LABEL_CELLS)
+    return label if label.strip() else "␣" * len(label)
 
 
 def _node_detail(node: NodeRecord, names: dict[str, str]) -> str:

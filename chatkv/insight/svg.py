@@ -80,7 +80,8 @@ def render_svg(snapshot: Snapshot) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-            f' viewBox="0 0 {width} {height}" font-family="{FONT}" font-size="{SIZE}" role="img">',
+            f' viewBox="0 0 {width} {height}" font-family="{FONT}" font-size="{SIZE}"'
+            ' xml:space="preserve" role="img">',
             f"<title>{title}</title>",
             "<style>text{white-space:pre}</style>",
             f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
@@ -122,8 +123,7 @@ def _tree(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
         canvas.line(f"M{stem:g} {start:g}V{here - 4.5:g}H{badge:g}")
         canvas.box(badge, here - BOX + 3, row.state)
         ink = COLOURS[row.state][2] if row.state is not BlockState.IDLE else INK
-        strike = ' text-decoration="line-through"' if row.state is BlockState.EVICTED else ""
-        canvas.text(badge + BOX + 6, here, row.label, ink, strike)
+        canvas.text(badge + BOX + 6, here, row.label, ink)
         canvas.text(x + 14 + BOX + 6 + widest + 16, here, row.detail, QUIET)
     if left:
         canvas.text(x, y + (len(rows) + 1) * LINE, f"… {left} more nodes are not shown", QUIET)
