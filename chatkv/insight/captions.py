@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from chatkv.insight.visible import cut
+from chatkv.insight.visible import counted, cut
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched
 
@@ -36,64 +36,62 @@ def caption(event: kv.Event, names: Names = node_name) -> str | None:
     return None if teller is None else teller(event, names)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _created(e: kv.CacheCreated, names: Names) -> str:
-    return f"an empty cache: {_count(e.num_blocks, 'block')} of {_count(e.block_size, 'token')} each"
+    return f"an empty cache: {counted(e.num_blocks, 'block')} of {counted(e.block_size, 'token')} each"
 
 
 def _opened(e: kv.RequestOpened, names: Names) -> str:
     session = f" from {cut(e.session, 40)}" if e.session else ""
     how = "comes back after it was preempted" if e.resumed else "starts"
-    return f"request {e.request}{session} {how}: {_count(e.prompt_tokens, 'prompt token')}"
+    return f"request {e.request}{session} {how}: {counted(e.prompt_tokens, 'prompt token')}"
 
 
 def _reused(e: kv.PrefixReused, names: Names) -> str:
-    where = _count(len(e.path), "node")
-    return f"request {e.request} reused {_count(e.tokens, 'token')} in {where}: no need to compute them again"
+    where = counted(len(e.path), "node")
+    return (
+        f"request {e.request} reused {counted(e.tokens, 'token')} in {where}: no need to compute them again"
+    )
 
 
 def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
-    return f"request {e.request} took {_count(len(e.blocks), 'free block')}"
+    return f"request {e.request} took {counted(len(e.blocks), 'free block')}"
 
 
 def _copied(e: kv.SlotsCopied, names: Names) -> str:
     source = f"block {e.source}" if e.node is None else names(e.node)
-    copied = f"request {e.request} copied {_count(e.tokens, 'token')} from {source}"
+    copied = f"request {e.request} copied {counted(e.tokens, 'token')} from {source}"
     return f"{copied}: its block starts the same, then differs"
 
 
 def _stored(e: kv.NodeStored, names: Names) -> str:
     who = "" if e.request is None else f" by request {e.request}"
-    size = f"{_count(len(e.tokens), 'token')} in {_count(len(e.blocks), 'block')}"
+    size = f"{counted(len(e.tokens), 'token')} in {counted(len(e.blocks), 'block')}"
     return f"{names(e.node)} stored under {names(e.parent)}{who}: {size}, now others can reuse them"
 
 
 def _extended(e: kv.NodeExtended, names: Names) -> str:
-    return f"{names(e.node)} grew by {_count(len(e.tokens), 'token')}"
+    return f"{names(e.node)} grew by {counted(len(e.tokens), 'token')}"
 
 
 def _split(e: kv.NodeSplit, names: Names) -> str:
-    where = f"{names(e.node)} split at {_count(e.at, 'token')}"
+    where = f"{names(e.node)} split at {counted(e.at, 'token')}"
     return f"{where}: two prompts now share its first part, {names(e.upper)}"
 
 
 def _repointed(e: kv.RowRepointed, names: Names) -> str:
-    size = _count(len(e.new), "block")
+    size = counted(len(e.new), "block")
     return f"request {e.request} now uses {size} of the tree in place of its own equal ones"
 
 
 def _evicted(e: kv.NodeEvicted, names: Names) -> str:
     if e.reason == "superseded":
-        same = _count(e.tokens, "token")
+        same = counted(e.tokens, "token")
         return f"{names(e.node)} gave way to a fuller block that starts with the same {same}"
-    return f"{names(e.node)} evicted: {_count(e.tokens, 'token')}, {_victim(e)}"
+    return f"{names(e.node)} evicted: {counted(e.tokens, 'token')}, {_victim(e)}"
 
 
 def _trimmed(e: kv.NodeTrimmed, names: Names) -> str:
-    return f"{names(e.node)} lost its last {_count(e.tokens, 'token')}: {_victim(e)}"
+    return f"{names(e.node)} lost its last {counted(e.tokens, 'token')}: {_victim(e)}"
 
 
 def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
@@ -113,7 +111,7 @@ def _pinned(e: kv.NodePinned, names: Names) -> str:
 
 def _freed(e: kv.BlocksFreed, names: Names) -> str:
     why = {"duplicate": "the tree has the same", "preempted": "others need the room"}.get(e.reason, e.reason)
-    return f"request {e.request} gave back {_count(len(e.blocks), 'block')}: {why}"
+    return f"request {e.request} gave back {counted(len(e.blocks), 'block')}: {why}"
 
 
 def _accounted(e: kv.PromptAccounted, names: Names) -> str:
@@ -128,7 +126,7 @@ def _accounted(e: kv.PromptAccounted, names: Names) -> str:
         (e.other_namespace, "known only in another namespace"),
     ]
     told = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f"request {e.request}: of {_count(e.prompt_tokens, 'prompt token')} {told}"
+    return f"request {e.request}: of {counted(e.prompt_tokens, 'prompt token')} {told}"
 
 
 def _cleared(e: kv.CacheCleared, names: Names) -> str:
@@ -140,11 +138,11 @@ def _refused(e: sched.RequestRefused, names: Names) -> str:
 
 
 def _queued(e: sched.RequestQueued, names: Names) -> str:
-    return f"request {e.request} waits its turn: {_count(e.prompt_tokens, 'prompt token')}"
+    return f"request {e.request} waits its turn: {counted(e.prompt_tokens, 'prompt token')}"
 
 
 def _admitted(e: sched.RequestAdmitted, names: Names) -> str:
-    return f"request {e.request} runs: {_count(e.cached, 'token')} need no computing, {e.waiting} still wait"
+    return f"request {e.request} runs: {counted(e.cached, 'token')} need no computing, {e.waiting} still wait"
 
 
 def _preempted(e: sched.RequestPreempted, names: Names) -> str:
@@ -167,7 +165,7 @@ def _finished(e: sched.RequestFinished, names: Names) -> str:
         "context": "the context is full",
         "aborted": "stopped by a person",
     }.get(e.reason, e.reason)
-    made = _count(e.output_tokens, "token")
+    made = counted(e.output_tokens, "token")
     reused = f"{e.cached} of {e.prompt_tokens} prompt tokens reused"
     return f"request {e.request} over ({cut(why, 80)}): {made}{rate}, {reused}"
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from chatkv.insight.nodes import BlockState, Mark
 from chatkv.insight.snapshot import Snapshot
 from chatkv.insight.snapshot_records import GhostRecord, NodeRecord
-from chatkv.insight.visible import cut
+from chatkv.insight.visible import counted, cut
 from chatkv.kvcache.events import ROOT
 
 LABEL_CELLS = 44
@@ -121,13 +121,16 @@ def summary(snapshot: Snapshot) -> list[str]:
     ]
     setup.append("whole blocks only" if config.strict else "exact to the token")
     return [
-        f"{config.num_blocks} blocks of {config.block_size} tokens · {' · '.join(setup)}",
+        " · ".join(
+            [f"{counted(config.num_blocks, 'block')} of {counted(config.block_size, 'token')}", *setup]
+        ),
         f"{pool.free} free · {pool.evictable} evictable · {pool.protected} protected",
-        f"hit rate {totals.hit_rate:.1%} of {totals.prompt_tokens} prompt tokens"
+        f"hit rate {totals.hit_rate:.1%} of {counted(totals.prompt_tokens, 'prompt token')}"
         f" ({totals.hit} reused, {totals.copied} copied, {totals.computed} computed)",
-        f"{totals.output_tokens} tokens generated · {totals.finished} requests finished"
+        f"{counted(totals.output_tokens, 'token')} generated"
+        f" · {counted(totals.finished, 'request')} finished"
         f" · {totals.refused} refused · {totals.preempted} preempted",
-        f"{totals.evictions} evictions of {totals.evicted_blocks} blocks",
+        f"{counted(totals.evictions, 'eviction')} of {counted(totals.evicted_blocks, 'block')}",
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from chatkv.insight import layout
 from chatkv.insight.nodes import GLYPHS, BlockState
 from chatkv.insight.snapshot import Snapshot
-from chatkv.insight.visible import cells
+from chatkv.insight.visible import cells, counted
 
 TEXT_NODES = 1000
 TEXT_DEPTH = 40
@@ -32,11 +32,11 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         lines, left = layout.table_rows(snapshot)
         yield from lines
         if left:
-            yield f"… {left} more rows are not shown"
+            yield f"… {counted(left, 'more row')} not shown"
 
 
 def _tree(snapshot: Snapshot) -> Iterator[str]:
-    yield f"Radix tree · {len(snapshot.nodes)} nodes"
+    yield f"Radix tree · {counted(len(snapshot.nodes), 'node')}"
     yield "root"
     rows, left = layout.tree_rows(snapshot, TEXT_NODES, TEXT_DEPTH)
     widest = max((2 * row.depth + cells(row.label) for row in rows), default=0)
@@ -46,7 +46,7 @@ def _tree(snapshot: Snapshot) -> Iterator[str]:
         gap = " " * (widest - 2 * row.depth - cells(row.label) + 2)
         yield f"{branch}{row.state.glyph} {row.label}{gap}{row.detail}"
     if left:
-        yield f"… {left} more nodes are not shown"
+        yield f"… {counted(left, 'more node')} not shown"
 
 
 def _map(snapshot: Snapshot) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _map(snapshot: Snapshot) -> Iterator[str]:
         else:
             yield f"{row.first:>{width}} {''.join(GLYPHS[state] for state in row.states)}"
     if left:
-        yield f"… {left} more blocks are not shown"
+        yield f"… {counted(left, 'more block')} not shown"
 
 
 def word(state: BlockState) -> str:

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from chatkv.insight import layout
 from chatkv.insight.nodes import BlockState
 from chatkv.insight.snapshot import Snapshot
-from chatkv.insight.visible import cells, visible
+from chatkv.insight.visible import cells, counted, visible
 
 SVG_NODES = 200
 SVG_DEPTH = 30
@@ -111,7 +111,7 @@ def _head(canvas: _Canvas, snapshot: Snapshot) -> float:
 
 
 def _tree(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
-    _heading(canvas, x, y, f"Radix tree · {len(snapshot.nodes)} nodes")
+    _heading(canvas, x, y, f"Radix tree · {counted(len(snapshot.nodes), 'node')}")
     y += LINE + 4
     canvas.text(x, y, "root", QUIET)
     rows, left = layout.tree_rows(snapshot, SVG_NODES, SVG_DEPTH)
@@ -126,7 +126,7 @@ def _tree(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
         canvas.text(badge + BOX + 6, here, row.label, ink)
         canvas.text(x + 14 + BOX + 6 + widest + 16, here, row.detail, QUIET)
     if left:
-        canvas.text(x, y + (len(rows) + 1) * LINE, f"… {left} more nodes are not shown", QUIET)
+        canvas.text(x, y + (len(rows) + 1) * LINE, f"… {counted(left, 'more node')} not shown", QUIET)
 
 
 def _map(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
@@ -147,7 +147,7 @@ def _map(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
                 canvas.box(x + gutter + i * (BOX + 2), y, state, title)
         y += BOX + 3
     if left:
-        canvas.text(x, y + BOX - 3, f"… {left} more blocks are not shown", QUIET)
+        canvas.text(x, y + BOX - 3, f"… {counted(left, 'more block')} not shown", QUIET)
 
 
 def _table(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
@@ -155,6 +155,6 @@ def _table(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
         return
     _heading(canvas, x, y, "Block table")
     lines, left = layout.table_rows(snapshot)
-    for line in [*lines, f"… {left} more rows are not shown"] if left else lines:
+    for line in [*lines, f"… {counted(left, 'more row')} not shown"] if left else lines:
         y += LINE
         canvas.text(x, y, line)

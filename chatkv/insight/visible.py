@@ -48,6 +48,11 @@ def cut(text: str, limit: int) -> str:
     return out + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _width(char: str) -> int:
     if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e\ufe0f":
         return 0

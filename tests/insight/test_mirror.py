@@ -34,9 +34,9 @@ def test_one_request_from_free_blocks_to_an_idle_node(stream: Stream) -> None:
     assert counts(mirror) == (5, 3, 0)
     assert mirror.path(2) == [1, 2]
     assert mirror.check() == []
-    assert mirror.nodes[1].mark == Mark.NEW, "the latest request's nodes stay new until the next one"
+    assert mirror.nodes[1].mark.glyph == "+", "the latest request's nodes stay new until the next one"
     stream.open(2)
-    assert mirror.nodes[1].mark == Mark.IDLE
+    assert mirror.nodes[1].mark.glyph == "·"
     assert stream.glyphs() == "···....."
 
 
@@ -53,10 +53,10 @@ def test_reuse_marks_locks_and_hits(stream: Stream) -> None:
     assert (row.reused_blocks, row.reused, row.written, row.blocks) == (2, 4, 4, [0, 1])
     assert mirror.requests[2].cached == 4
     stream.open(3)
-    assert node.mark == Mark.REUSED, "request 2 is still open"
+    assert node.mark.glyph == "=", "request 2 is still open"
     stream.unlock(1, 2)
     stream.close(2)
-    assert node.mark == Mark.IDLE, "request 2 is over and not the latest"
+    assert node.mark.glyph == "·", "request 2 is over and not the latest"
 
 
 def test_a_node_made_by_an_open_request_and_reused_by_another_is_reused_then_new_again(
@@ -68,19 +68,19 @@ def test_a_node_made_by_an_open_request_and_reused_by_another_is_reused_then_new
     stream.open(2)
     stream.emit(kv.PrefixReused, request=2, path=(1,), blocks=[0], tokens=2)
     node = stream.mirror.nodes[1]
-    assert node.mark == Mark.REUSED
+    assert node.mark.glyph == "="
     stream.close(2)
     stream.open(3)
-    assert node.mark == Mark.NEW
+    assert node.mark.glyph == "+"
     stream.close(1)
-    assert node.mark == Mark.IDLE
+    assert node.mark.glyph == "·"
 
 
 def test_what_a_resumed_request_finds_of_its_own_is_new(stream: Stream) -> None:
     stream.whole_request(1, 1, [1, 2], [0])
     stream.open(1, resumed=True)
     stream.emit(kv.PrefixReused, request=1, path=(1,), blocks=[0], tokens=2)
-    assert stream.mirror.nodes[1].mark is Mark.NEW
+    assert stream.mirror.nodes[1].mark.glyph == "+"
     assert stream.mirror.requests[1].cached == 0
 
 
@@ -107,7 +107,7 @@ def test_split_keeps_marks_locks_hits_sessions_and_place(stream: Stream) -> None
     stream.unlock(2, 4)
     stream.close(4)
     stream.open(5)
-    assert upper.mark == lower.mark == Mark.IDLE
+    assert upper.mark.glyph == lower.mark.glyph == "·"
 
 
 def test_evicted_blocks_and_ghosts_fade_after_two_more_requests(stream: Stream) -> None:
@@ -207,11 +207,11 @@ def test_a_copied_tail_is_reused_and_a_partly_copied_node_is_not() -> None:
     stream.emit(kv.SlotsCopied, request=3, node=1, source=0, target=2, tokens=3)
     row = stream.mirror.rows[3]
     assert (row.copied, row.written, stream.mirror.requests[3].copied) == (3, 3, 3)
-    assert stream.mirror.nodes[1].mark is Mark.REUSED
+    assert stream.mirror.nodes[1].mark.glyph == "="
     stream.open(4)
     stream.allocate(4, 3)
     stream.emit(kv.SlotsCopied, request=4, node=2, source=1, target=3, tokens=2)
-    assert stream.mirror.nodes[2].mark is Mark.IDLE
+    assert stream.mirror.nodes[2].mark.glyph == "·"
 
 
 def test_extending_pinning_and_clearing(stream: Stream) -> None:
@@ -347,7 +347,7 @@ def test_a_hundred_thousand_nodes() -> None:
     stream.close(1)
     stream.open(2)
     assert counts(mirror) == (0, size, 0)
-    assert mirror.nodes[size].mark is Mark.IDLE
+    assert mirror.nodes[size].mark.glyph == "·"
     stream.lock(size)
     assert mirror.protected == len(mirror.path(size))
     assert mirror.check() == []
