@@ -50,7 +50,7 @@ class Totals:
     hit: int = 0
     copied: int = 0
     computed: int = 0
-    """= first_seen + evicted + diverged + rounding + last_token + other_namespace."""
+    """= prompt_tokens - hit - copied. The next six say why, where the cache accounts for it."""
     first_seen: int = 0
     evicted: int = 0
     diverged: int = 0
@@ -74,17 +74,8 @@ class Totals:
         return (self.hit + self.copied) / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
-PARTS = (
-    "hit",
-    "copied",
-    "first_seen",
-    "evicted",
-    "diverged",
-    "rounding",
-    "last_token",
-    "other_namespace",
-)
-"""Where prompt tokens come from: the fields of ``PromptAccounted`` that sum to its ``prompt_tokens``."""
+CAUSES = ("first_seen", "evicted", "diverged", "rounding", "last_token", "other_namespace")
+"""Why prompt tokens are computed: fields of ``PromptAccounted`` that are summed in ``Totals``."""
 
 
 class RequestBook:
@@ -117,16 +108,22 @@ class RequestBook:
         view.state, view.prefilled = RUNNING, 0
         if not event.resumed:
             view.prompt_tokens, view.cached, view.copied = event.prompt_tokens, 0, 0
+            self.totals.prompt_tokens += event.prompt_tokens
+            self.totals.computed += event.prompt_tokens
 
     def reused(self, event: kv.PrefixReused) -> None:
         """Its first attempt found a prefix."""
         self.get(event.request).cached = event.tokens
+        self.totals.hit += event.tokens
+        self.totals.computed -= event.tokens
 
     def copied(self, event: kv.SlotsCopied) -> None:
         """Its first attempt copied slots."""
         view = self.get(event.request)
         view.cached += event.tokens
         view.copied += event.tokens
+        self.totals.copied += event.tokens
+        self.totals.computed -= event.tokens
 
     def accounted(self, event: kv.PromptAccounted) -> None:
         """Its first attempt's prompt is accounted for."""
@@ -134,9 +131,7 @@ class RequestBook:
         if view.accounting is not None:
             return
         view.accounting = event
-        self.totals.prompt_tokens += event.prompt_tokens
-        self.totals.computed += event.prompt_tokens - event.hit - event.copied
-        for part in PARTS:
+        for part in CAUSES:
             setattr(self.totals, part, getattr(self.totals, part) + getattr(event, part))
 
     def admitted(self, event: sched.RequestAdmitted) -> None:
@@ -147,9 +142,11 @@ class RequestBook:
             view.cached, view.copied = event.cached, event.copied
 
     def preempted(self, event: sched.RequestPreempted) -> None:
-        """It waits again; that its row is closed is what counts as the preemption."""
+        """It waits again."""
         view = self.get(event.request)
         view.state, view.reason = PREEMPTED, event.reason
+        view.preemptions += 1
+        self.totals.preempted += 1
 
     def planned(self, event: sched.StepPlanned, rows: Mapping[int, Row]) -> None:
         """A step is about to run: who will get a token by it."""
@@ -181,13 +178,12 @@ class RequestBook:
             self._end(view, FINISHED, event.reason)
         elif not view.over:
             view.state = PREEMPTED
-            view.preemptions += 1
-            self.totals.preempted += 1
 
     def finished(self, event: sched.RequestFinished) -> None:
         """It is over; these are the final figures."""
         view = self.get(event.request, event.session)
-        self._end(view, FINISHED, event.reason)
+        if view.state != REFUSED:  # then its reason says more
+            self._end(view, FINISHED, event.reason)
         self._set_output(view, event.output_tokens)
         view.prompt_tokens, view.cached, view.copied = event.prompt_tokens, event.cached, event.copied
         view.ttft_s, view.decode_s = event.ttft_s, event.decode_s

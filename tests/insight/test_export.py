@@ -57,7 +57,7 @@ def test_text() -> None:
         "chatkv · m · seq 13 · 1970-01-01 00:00:00 UTC\n"
         "8 blocks of 2 tokens · radix · lru · grain node · exact to the token\n"
         "6 free · 0 evictable · 2 protected\n"
-        "hit rate 0.0% of 0 prompt tokens (0 reused, 0 copied, 0 computed)\n"
+        "hit rate 22.2% of 9 prompt tokens (2 reused, 0 copied, 7 computed)\n"
         "0 tokens generated · 1 request finished · 0 refused · 0 preempted\n"
         "1 eviction of 1 block\n"
         "+ new  = reused  x evicted  # locked  · idle  . free\n"

@@ -95,8 +95,11 @@ def test_a_random_run_folds_to_the_live_structures(strict: bool, grain: str, blo
                 cache.commit(chosen, step)
                 open_rows[chosen] = open_rows[chosen][len(step) :]
             compare(mirror, cache)
+        if rng.random() < 0.2 and (nodes := list(cache.tree.walk())):
+            cache.tree.pin(rng.choice(nodes), rng.random() < 0.5)
+            compare(mirror, cache)
     kinds = {type(event).__name__ for event in events}
-    assert {"PrefixReused", "NodeSplit", "RowRepointed", "BlocksFreed"} <= kinds
+    assert {"PrefixReused", "NodePinned", "NodeSplit", "RowRepointed", "BlocksFreed"} <= kinds
     assert "NodeTrimmed" in kinds or grain == "node" or block_size > 1
     assert "NodeEvicted" in kinds
     assert ("SlotsCopied" in kinds) == (not strict and block_size > 1)
