@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.events import Click
 from textual.message import Message as TextualMessage
 from textual.widgets import Static
@@ -39,6 +39,7 @@ class ConversationView(VerticalScroll):
 
     DEFAULT_CSS = """
     ConversationView { padding: 0; scrollbar-size-vertical: 1; }
+    ConversationView > .list { height: auto; min-height: 100%; }
     ConversationView Earlier { width: 1fr; text-align: center; color: $text-muted; height: 1; }
     ConversationView Earlier:hover { color: $accent; }
     ConversationView .empty { color: $text-muted; padding: 1 2; }
@@ -65,6 +66,8 @@ class ConversationView(VerticalScroll):
         self._notice: Notice | None = None
         self._notice_view: NoticeView | None = None
         self._first: int | None = None
+        # At least as tall as the view: a followed view puts shorter content at the bottom.
+        self._list = Vertical(classes="list")
         self._earlier = Earlier("", markup=False)
         self._empty = Static("", classes="empty", markup=False)
         self._lock = asyncio.Lock()
@@ -72,7 +75,8 @@ class ConversationView(VerticalScroll):
 
     async def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
-        await self.mount(self._earlier, self._empty)
+        await self.mount(self._list)
+        await self._list.mount(self._earlier, self._empty)
         self.anchor()
 
     @property
@@ -83,7 +87,7 @@ class ConversationView(VerticalScroll):
     async def sync(self) -> None:
         """Bring the widgets in line with the session. Cheap where nothing changed."""
         async with self._lock:
-            if not self.is_attached:
+            if not self._list.is_attached:
                 return
             path = self.session.conversation.path()
             await self._settle_live(path)
@@ -104,7 +108,7 @@ class ConversationView(VerticalScroll):
             self._first = start
             self._views[:0] = views
             below = self.max_scroll_y - self.scroll_offset.y
-            await self.mount(*views, after=self._empty)
+            await self._list.mount(*views, after=self._empty)
             self._sync_lines(path)
 
             def keep_place() -> None:
@@ -154,23 +158,21 @@ class ConversationView(VerticalScroll):
             self._first = max(0, len(path) - WINDOW)
         wanted = path[self._first :]
         same = 0
-        while (
-            same < min(len(wanted), len(self._views)) and self._views[same].message_id == wanted[same].id
-        ):
+        while same < min(len(wanted), len(self._views)) and self._views[same].message_id == wanted[same].id:
             same += 1
         gone, self._views[same:] = self._views[same:], []
         if gone:
-            await self.remove_children(gone)
+            await self._list.remove_children(gone)
         fresh = [self._view(message) for message in wanted[same:]]
         if fresh:
             anchor = self._views[-1] if self._views else self._empty
             self._views += fresh
-            await self.mount(*fresh, after=anchor)
+            await self._list.mount(*fresh, after=anchor)
         surplus = len(self._views) - 2 * WINDOW
         if surplus > 0 and self.at_end:
             old, self._views[:surplus] = self._views[:surplus], []
             self._first += surplus
-            await self.remove_children(old)
+            await self._list.remove_children(old)
 
     async def _sync_live(self) -> None:
         running = self.session.running
@@ -178,7 +180,7 @@ class ConversationView(VerticalScroll):
             return
         if self._live is None:
             self._live, self._live_of = AnswerView(self.who), running
-            await self.mount(self._live)
+            await self._list.mount(self._live)
         await self._live.feed(running)
 
     async def _sync_notice(self) -> None:
@@ -190,7 +192,7 @@ class ConversationView(VerticalScroll):
         self._notice = self.session.notice
         if self._notice is not None:
             self._notice_view = NoticeView(self._notice.text, self._notice.reason)
-            await self.mount(self._notice_view)
+            await self._list.mount(self._notice_view)
 
     def _sync_lines(self, path: list[Message]) -> None:
         first = self._first or 0

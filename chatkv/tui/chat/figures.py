@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.css.styles import RulesMap
+from textual.geometry import Size
+from textual.widget import Widget
 
 ENDINGS = {
     "aborted": "stopped",
@@ -24,34 +30,76 @@ def seconds(value: float) -> str:
 
 
 def tokens_per_second(count: int, decode_s: float | None) -> float | None:
-    """Speed of ``count`` sampled tokens of which the first came before ``decode_s`` began; None if unknown."""
+    """Speed of ``count`` tokens, the first of which came before ``decode_s`` began; None if unknown."""
     return (count - 1) / decode_s if decode_s and count > 1 else None
 
 
-def answer_line(meta: Mapping[str, Any], tokens: int) -> str:
-    """``reused 384 (12 copied) │ computed 22 │ ttft 41 ms │ 38.2 tok/s`` from a message's ``meta``."""
+def answer_parts(meta: Mapping[str, Any], tokens: int) -> list[str]:
+    """``reused 384 (12 copied)``, ``computed 22``, ``ttft 41 ms``, ``38.2 tok/s`` and why it ended.
+
+    From a message's ``meta``; what is not known is left out.
+    """
     parts: list[str] = []
-    cached, computed = _number(meta, "cached"), _number(meta, "computed")
+    cached, computed = number(meta, "cached"), number(meta, "computed")
     if cached is not None:
-        copied = _number(meta, "copied")
+        copied = number(meta, "copied")
         parts.append(f"reused {cached:,.0f}" + (f" ({copied:,.0f} copied)" if copied else ""))
     if computed is not None:
         parts.append(f"computed {computed:,.0f}")
-    if (ttft := _number(meta, "ttft_s")) is not None:
+    if (ttft := number(meta, "ttft_s")) is not None:
         parts.append(f"ttft {seconds(ttft)}")
-    if (speed := tokens_per_second(tokens, _number(meta, "decode_s"))) is not None:
+    if (speed := tokens_per_second(tokens, number(meta, "decode_s"))) is not None:
         parts.append(f"{speed:.1f} tok/s")
-    return " │ ".join(parts)
+    if word := ENDINGS.get(str(meta.get("reason", "")), ""):
+        parts.append(word)
+    return parts
 
 
-def ending(meta: Mapping[str, Any]) -> str:
-    """Why the answer ended, in words; empty where the model simply finished."""
-    return ENDINGS.get(str(meta.get("reason", "")), "")
-
-
-def _number(meta: Mapping[str, Any], key: str) -> float | None:
-    """A session file is outside input: anything but a finite number reads as unknown."""
+def number(meta: Mapping[str, Any], key: str) -> float | None:
+    """``meta[key]`` if it is a finite number, else None: a session file is outside input."""
     value = meta.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e15 else None
+
+
+def fold(parts: Sequence[str], width: int) -> list[str]:
+    """The parts joined by `` │ ``, in lines of at most ``width`` cells that break between parts."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
+            lines[-1] += f" │ {part}"
+        else:
+            lines.append(part)
+    return lines
+
+
+class Figures(Widget):
+    """The parts, dim; it takes no room while there are none."""
+
+    DEFAULT_CSS = """
+    Figures { height: auto; color: $text-muted; display: none; }
+    Figures.some { display: block; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[str] = []
+
+    def show(self, parts: list[str]) -> None:
+        """Show these from now on."""
+        if parts != self._parts:
+            self.set_class(bool(parts), "some")
+            self._parts = parts
+            self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines at this width."""
+        return self._content(width).get_height(RulesMap(), width)
+
+    def render(self) -> Content:
+        """As drawn now."""
+        return self._content(self.content_size.width)
+
+    def _content(self, width: int) -> Content:
+        return Content("\n".join(fold(self._parts, width)))

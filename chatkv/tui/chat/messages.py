@@ -13,7 +13,7 @@ from textual.widgets.markdown import MarkdownStream
 
 from chatkv.chat.tree import Message
 from chatkv.text import one_line, printable
-from chatkv.tui.chat.figures import answer_line, ending
+from chatkv.tui.chat.figures import Figures, answer_parts
 from chatkv.tui.sessions.running import Running
 
 SHOWN_CHARACTERS = 4_000
@@ -40,15 +40,6 @@ class MessageView(Horizontal):
     MessageView { height: auto; padding: 0 1 0 0; margin: 0 0 1 0; }
     MessageView > .who { width: 8; padding: 0 0 0 1; color: $text-muted; }
     MessageView > .said { width: 1fr; height: auto; }
-    UserView > .who { color: $accent; text-style: bold; }
-    UserView > .said { color: $text; }
-    AnswerView > .who { color: $success; text-style: bold; }
-    AnswerView Markdown { padding: 0; margin: 0; background: transparent; }
-    AnswerView Markdown > *:last-child { margin-bottom: 0; }
-    AnswerView .figures { color: $text-muted; margin: 1 0 0 0; height: auto; }
-    AnswerView .figures.empty { display: none; }
-    NoticeView > .said > .question { color: $text-disabled; }
-    NoticeView > .said > .reason { color: $warning; }
     """
 
     message_id: str | None = None
@@ -58,6 +49,10 @@ class MessageView(Horizontal):
 class UserView(MessageView):
     """What the person wrote, as plain text."""
 
+    DEFAULT_CSS = """
+    UserView > .who { color: $accent; text-style: bold; }
+    """
+
     def __init__(self, text: str, message_id: str | None, who: str = "you") -> None:
         super().__init__()
         self.message_id = message_id
@@ -65,6 +60,7 @@ class UserView(MessageView):
         self._who = who
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         yield Static(self._who, classes="who", markup=False)
         yield Static(Content(self._text), classes="said", markup=False)
 
@@ -72,12 +68,19 @@ class UserView(MessageView):
 class NoticeView(MessageView):
     """A question that got no answer, or an answer that ended badly, and what to do about it."""
 
+    DEFAULT_CSS = """
+    NoticeView > .who { color: $warning; text-style: bold; }
+    NoticeView .question { color: $text-muted; }
+    NoticeView .reason { color: $warning; }
+    """
+
     def __init__(self, text: str, reason: str) -> None:
         super().__init__()
         self._text = one_line(text, 200)
         self._reason = printable(reason)
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         yield Static("!", classes="who", markup=False)
         with Vertical(classes="said"):
             if self._text:
@@ -88,6 +91,11 @@ class NoticeView(MessageView):
 class AnswerView(MessageView):
     """An answer as Markdown, streaming or whole, and its line of figures."""
 
+    DEFAULT_CSS = """
+    AnswerView > .who { color: $success; text-style: bold; }
+    AnswerView Markdown { padding: 0; margin: 0; background: transparent; }
+    """
+
     def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
         super().__init__()
         self.message_id = message.id if message else None
@@ -95,13 +103,14 @@ class AnswerView(MessageView):
         self._markdown = Markdown(
             printable(message.text) if message else "", parser_factory=_parser, open_links=False
         )
-        self._figures = Static("", classes="figures empty", markup=False)
+        self._figures = Figures()
         self._shown = 0
         self._stream: MarkdownStream | None = None
         if message:
             self._show_figures(message, siblings)
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         yield Static(self._who, classes="who", markup=False)
         with Vertical(classes="said"):
             yield self._markdown
@@ -114,11 +123,11 @@ class AnswerView(MessageView):
         if count == 0:
             spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
             what = "waiting for the model to load" if running.request is None else "reading the prompt"
-            self._set_figures(f"{spin} {what} · esc stops")
+            self._figures.show([f"{spin} {what} · esc stops"])
         else:
             speed = running.tokens_per_second
             rate = f" · {speed:.1f} tok/s" if speed else ""
-            self._set_figures(f"▌ {count} tokens{rate} · esc stops")
+            self._figures.show([f"▌ {count} tokens{rate} · esc stops"])
 
     async def settle(self, message: Message, siblings: str = "") -> None:
         """The answer is over and has become ``message``."""
@@ -149,13 +158,5 @@ class AnswerView(MessageView):
             await self._stream.write(fresh)
 
     def _show_figures(self, message: Message, siblings: str) -> None:
-        parts = [
-            siblings,
-            answer_line(message.meta, len(message.token_ids or ())),
-            ending(message.meta),
-        ]
-        self._set_figures(" │ ".join(part for part in parts if part))
-
-    def _set_figures(self, line: str) -> None:
-        self._figures.set_class(not line, "empty")
-        self._figures.update(Content(line))
+        tokens = len(message.token_ids or ())
+        self._figures.show([part for part in (siblings, *answer_parts(message.meta, tokens)) if part])

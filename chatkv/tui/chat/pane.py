@@ -1,4 +1,4 @@
-"""The chat pane: the current session's conversation; others stay mounted, hidden, where they were scrolled."""
+"""The chat pane: the current session's conversation; others stay mounted, hidden, as they were scrolled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ctrl+n new session   ctrl+o fork this one   f1 all keys"""
 
 
 def short_name(model: str) -> str:
-    """What a model is called in front of its answers: ``SmolLM2-135M`` → ``smol``, ``Qwen3-0.6B`` → ``qwen``."""
+    """What stands in front of a model's answers: ``SmolLM2-135M`` → ``smol``, ``Qwen3-0.6B`` → ``qwen``."""
     match = re.match(r"[A-Z]?[a-z]+|[A-Za-z]+", model.rsplit("/", 1)[-1])
     return match.group(0).lower()[:7] if match else "model"
 

@@ -35,6 +35,7 @@ class AskLine(ModalScreen[str | None]):
         self._limit = limit
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield Input(self._value, max_length=self._limit)

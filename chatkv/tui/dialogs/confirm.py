@@ -37,6 +37,7 @@ class Confirm(ModalScreen[bool]):
         self._yes = yes
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         with Vertical():
             yield Static(Content(self._question), markup=False)
             with Horizontal():

@@ -90,6 +90,7 @@ class Help(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         with VerticalScroll() as box:
             box.border_title = "Keys"
             box.border_subtitle = "esc closes"

@@ -6,6 +6,7 @@ write is reported through ``report`` as one line and stays in memory.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -27,9 +28,10 @@ class SessionBook:
         self._report = report
         self._system = system
         self._deleted: list[tuple[int, Session]] = []
+        self._keys = (f"s{number}" for number in itertools.count(1))
         self.model = ""
         """Names whose token ids a new answer's are; known once the engine is ready."""
-        self.sessions: list[Session] = [Session(Conversation(system=system))]
+        self.sessions: list[Session] = [self._open(Conversation(system=system))]
         self.current: Session = self.sessions[0]
 
     def load(self) -> None:
@@ -37,7 +39,7 @@ class SessionBook:
         conversations, problems = self._store.load_all()
         for problem in problems:
             self._report(str(problem))
-        loaded = [Session(c, stored=True, sent=_questions(c)) for c in conversations]
+        loaded = [self._open(c, stored=True) for c in conversations]
         if loaded:
             started = [s for s in self.sessions if s.head is not None or s.draft]
             self.sessions = loaded + started
@@ -64,7 +66,7 @@ class SessionBook:
             if session.head is None and not session.stored and not session.draft and not session.running:
                 self.switch(session)
                 return session
-        session = Session(Conversation(system=self._system))
+        session = self._open(Conversation(system=self._system))
         self.sessions.append(session)
         self.switch(session)
         return session
@@ -133,12 +135,16 @@ class SessionBook:
         return session, ""
 
     def give_up(self, session: Session, reason: str) -> str:
-        """The running answer never reached the engine; ``finish`` says what is returned."""
+        """No more will come of the running answer; what has come is kept. Returns as ``finish`` does."""
         running, session.running = session.running, None
         if running is None:
             return ""
         running.over = True
-        return self._withdraw(session, running, reason)
+        if not running.token_ids:
+            return self._withdraw(session, running, reason)
+        running.message = self._keep(session, running, "error", {})
+        session.notice = Notice("", reason)
+        return ""
 
     def keep_unfinished(self) -> None:
         """Before quitting: save what has come of every running answer."""
@@ -161,7 +167,7 @@ class SessionBook:
             return None
         self._ensure_stored(session)
         conversation = self._store.fork(session.conversation, session.conversation.head)
-        fork = Session(conversation, stored=True, sent=_questions(conversation))
+        fork = self._open(conversation, stored=True)
         self.sessions.insert(self.sessions.index(session) + 1, fork)
         self.switch(fork)
         return fork
@@ -174,7 +180,7 @@ class SessionBook:
         self.sessions.remove(session)
         self._deleted.append((at, session))
         if not self.sessions:
-            self.sessions.append(Session(Conversation(system=self._system)))
+            self.sessions.append(self._open(Conversation(system=self._system)))
         if self.current is session:
             self.switch(self.sessions[min(at, len(self.sessions) - 1)])
 
@@ -190,11 +196,13 @@ class SessionBook:
         self.switch(session)
         return session
 
+    def _open(self, conversation: Conversation, stored: bool = False) -> Session:
+        sent = [m.text for m in conversation.path() if m.role == "user"]
+        return Session(next(self._keys), conversation, stored=stored, sent=sent)
+
     def _keep(self, session: Session, running: Running, reason: str, meta: dict[str, object]) -> Message:
         meta = {**meta, "reason": reason, "model": self.model, "time": time.time()}
-        message = Message(
-            new_id(), running.parent, "assistant", running.text, tuple(running.token_ids), meta
-        )
+        message = Message(new_id(), running.parent, "assistant", running.text, tuple(running.token_ids), meta)
         self._append(session, message)
         return message
 
@@ -227,10 +235,6 @@ class SessionBook:
             write()
         except ChatkvError as error:
             self._report(str(error))
-
-
-def _questions(conversation: Conversation) -> list[str]:
-    return [m.text for m in conversation.path() if m.role == "user"]
 
 
 def _meta(finished: Finished) -> dict[str, object]:

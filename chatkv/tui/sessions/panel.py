@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from chatkv.tui.sessions.chips import Chip
-
-
-def row(chip: Chip, width: int) -> Content:
-    """``▸ 1 rust help    ●  71``: number, name, mark and hit rate in ``width`` cells."""
-    hit = "" if chip.hit is None else str(chip.hit)
-    left = f"{'▸' if chip.current else ' '} {chip.number:>2} "
-    right = f" {chip.mark} {hit:>3}"
-    room = max(1, width - cell_len(left) - cell_len(right))
-    name = chip.name if cell_len(chip.name) <= room else set_cell_size(chip.name, room - 1) + "…"
-    return Content(left + set_cell_size(name, room) + right)
+from chatkv.tui.sessions.item import Item
 
 
 class SessionPanel(OptionList):
@@ -63,7 +51,7 @@ class SessionPanel(OptionList):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
-        self._shown: tuple[tuple[Chip, ...], int] = ((), 0)
+        self._shown: tuple[tuple[Item, ...], int] = ((), 0)
 
     def on_mount(self) -> None:
         """Name the box."""
@@ -74,16 +62,16 @@ class SessionPanel(OptionList):
         """The rows are as wide as the box."""
         self.show(self._shown[0])
 
-    def show(self, chips: tuple[Chip, ...]) -> None:
+    def show(self, items: tuple[Item, ...]) -> None:
         """Show these from now on; the cursor stays on its session."""
         width = self.scrollable_content_region.width
-        if (chips, width) == self._shown:
+        if (items, width) == self._shown:
             return
-        self._shown = (chips, width)
+        self._shown = (items, width)
         keep = self.highlighted_key
-        self.set_options([Option(row(chip, width), id=chip.key) for chip in chips])
-        keys = [chip.key for chip in chips]
-        current = next((i for i, chip in enumerate(chips) if chip.current), None)
+        self.set_options([Option(item.row(width), id=item.key) for item in items])
+        keys = [item.key for item in items]
+        current = next((i for i, item in enumerate(items) if item.current), None)
         self.highlighted = keys.index(keep) if self.has_focus and keep in keys else current
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -15,8 +15,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
-from chatkv.tui.sessions.panel import row
-from chatkv.tui.sessions.chips import chips_of
+from chatkv.tui.sessions.book import SessionBook
+from chatkv.tui.sessions.item import items
 from chatkv.tui.sessions.session import Session
 
 _AROUND = 24
@@ -45,6 +45,7 @@ class SessionPicker(ModalScreen[str | None]):
         Binding("delete", "remove", "Delete", priority=True),
         Binding("f2", "rename", "Rename", priority=True),
         Binding("ctrl+n", "new", "New", priority=True),
+        Binding("ctrl+s", "cancel", show=False, priority=True),
     ]
 
     DEFAULT_CSS = """
@@ -61,23 +62,23 @@ class SessionPicker(ModalScreen[str | None]):
 
     def __init__(
         self,
-        sessions: Sequence[Session],
-        current: Session,
+        book: SessionBook,
         rename: Callable[[str], None],
         delete: Callable[[str], None],
-        new: Callable[[], None],
     ) -> None:
         super().__init__()
-        self._sessions = sessions
-        self._current = current
-        self._rename, self._delete, self._new = rename, delete, new
+        self._book = book
+        self._rename, self._delete = rename, delete
 
     def compose(self) -> ComposeResult:
+        """Its parts."""
         with Vertical() as box:
             box.border_title = "Sessions"
             yield Input(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
-            yield Static("enter open · f2 rename · del delete · ^n new · esc close", classes="keys", markup=False)
+            yield Static(
+                "enter open · f2 rename · del delete · ^n new · esc close", classes="keys", markup=False
+            )
 
     def on_mount(self) -> None:
         """All of them at first."""
@@ -92,20 +93,21 @@ class SessionPicker(ModalScreen[str | None]):
         """Show the sessions that the filter lets through."""
         options = self.query_one(OptionList)
         wanted = self.query_one(Input).value.strip()
+        book = self._book
         keep = self._highlighted
         width = max(20, options.scrollable_content_region.width - 1)
         rows: list[Option] = []
-        for session, chip in zip(self._sessions, chips_of(self._sessions, self._current, 60), strict=True):
+        for session, item in zip(book.sessions, items(book.sessions, book.current), strict=True):
             where = found(session, wanted) if wanted else ""
             if where is None:
                 continue
-            text = row(chip, width)
+            text = item.row(width)
             if where:
                 text = text + Content(f"\n       …{where}").stylize("dim")
             rows.append(Option(text, id=session.key))
         options.set_options(rows)
         keys = [option.id for option in rows]
-        first = keep if keep in keys else self._current.key if self._current.key in keys else None
+        first = keep if keep in keys else book.current.key if book.current.key in keys else None
         options.highlighted = keys.index(first) if first is not None else (0 if rows else None)
 
     @property
@@ -128,8 +130,7 @@ class SessionPicker(ModalScreen[str | None]):
 
     def action_new(self) -> None:
         """A new session, and close."""
-        self.dismiss(None)
-        self._new()
+        self.dismiss(self._book.new().key)
 
     def action_remove(self) -> None:
         """Delete the one under the cursor (the app asks first)."""

@@ -11,7 +11,7 @@ from chatkv.engine.messages import Delta, Finished
 
 @dataclass(slots=True)
 class Running:
-    """The answer to message ``parent`` that ``request`` generates (None: it waits for the engine to be ready)."""
+    """The answer to message ``parent`` that ``request`` generates (None: it waits for the engine)."""
 
     request: int | None
     parent: str

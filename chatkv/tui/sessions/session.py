@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chatkv.chat.tree import Conversation, Message, new_id
+from chatkv.chat.tree import Conversation, Message
 from chatkv.engine.messages import Turn
 from chatkv.tui.sessions.running import Running
 
@@ -21,10 +21,10 @@ class Notice:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One open session. ``key`` names it towards the engine and never changes."""
+    """One open session. ``key`` names it towards the engine and in events, and never changes."""
 
+    key: str
     conversation: Conversation
-    key: str = field(default_factory=new_id)
     stored: bool = False
     """True once the store has a file of it: an empty session leaves none."""
     running: Running | None = None

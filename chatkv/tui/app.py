@@ -1,0 +1,192 @@
+"""The terminal app: ``ChatkvApp`` and ``run``. Importing it imports Textual, never torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from textual import on
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from chatkv.chat.store import SessionStore
+from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import EngineMessage, Sampling
+from chatkv.errors import ChatkvError
+from chatkv.paths import data_dir
+from chatkv.text import one_line
+from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.dialogs.help import Help
+from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.pictures import export_picture
+from chatkv.tui.session_actions import SessionActionsApp
+from chatkv.tui.themes import DEFAULT_THEME
+
+CLOSE_S = 0.3
+"""How long quitting waits for the engine's thread; it is a daemon and dies with the process anyway."""
+
+
+class ChatkvApp(SessionActionsApp):
+    """The whole app: asking and answering, pictures, commands, quitting."""
+
+    # Asking
+
+    @on(Prompt.Submitted)
+    def _submitted(self, event: Prompt.Submitted) -> None:
+        event.stop()
+        session = self.book.current
+        if refusal := self.desk.refusal(session):
+            self.report(refusal)
+            return
+        self.main.prompt.load("")
+        session.draft = ""
+        self.desk.ask(session, event.text)
+        self.main.prompt.set_history(session.sent)
+        self.main.follow()
+
+    def action_regenerate(self) -> None:
+        """Answer the last question again; the old answer stays as a sibling."""
+        session = self.book.current
+        refusal = self.desk.refusal(session) or ("" if session.head else "there is no question to answer yet")
+        if refusal:
+            self.report(refusal)
+            return
+        self.desk.answer(session)
+        self.main.follow()
+
+    def action_edit(self) -> None:
+        """Put the last question into the prompt; what is sent takes its place."""
+        session = self.book.current
+        question = session.last_question
+        if session.running or question is None:
+            self.report("nothing to edit" if question is None else "esc stops the answer first")
+            return
+        session.editing = question.id
+        self.main.prompt.load(question.text)
+        self.main.action_prompt()
+        self.say("editing your last message: enter sends it in its place, esc keeps the old one")
+
+    def action_sibling(self, by: int) -> None:
+        """Show the previous or next of several answers to the last question."""
+        session = self.book.current
+        answer = session.last_answer
+        if session.running or answer is None:
+            return
+        siblings = session.conversation.siblings(answer.id)
+        at = siblings.index(answer) + by
+        if 0 <= at < len(siblings):
+            self.book.set_head(session, session.conversation.latest(siblings[at].id))
+            self.main.changed()
+
+    def action_stop_all(self) -> None:
+        """Stop every answer."""
+        count = self.desk.stop_all()
+        self.say(f"stopping {count} answers" if count else "no answer is running")
+
+    def action_clear_cache(self) -> None:
+        """Forget every cached prefix."""
+        if self.book.running:
+            self.report("the cache can't be cleared while answers run; stop them first")
+            return
+        self.desk.clear_cache()
+        self.say("cache cleared")
+
+    # Everything else
+
+    def action_copy_answer(self) -> None:
+        """The last answer, as the Markdown it is."""
+        answer = self.book.current.last_answer
+        if answer is None:
+            self.report("there is no answer to copy yet")
+            return
+        self.copy_to_clipboard(answer.text)
+        self.say(f"copied {len(answer.text):,} characters")
+
+    def action_copy_selection(self) -> None:
+        """Ctrl+c copies; it never quits."""
+        text = self.screen.get_selected_text()
+        if text:
+            self.copy_to_clipboard(text)
+            self.say(f"copied {len(text):,} characters")
+        else:
+            self.say("nothing is selected to copy · y copies the last answer · ctrl+q quits")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key that types in the prompt is not offered there."""
+        return not (action == "export" and isinstance(self.focused, Prompt))
+
+    def action_help(self) -> None:
+        """All keys."""
+        self.push_screen(Help())
+
+    def action_export(self) -> None:
+        """The picture as files."""
+        try:
+            paths = export_picture(self.desk, self.pictures)
+        except (ChatkvError, OSError) as error:
+            self.report(f"can't export the picture: {error}", "error")
+            return
+        self.say("exported " + " and ".join(str(path) for path in paths))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Everything, for the palette."""
+        if screen is not self.main:
+            return
+        main = self.main
+        commands: tuple[tuple[str, str, Callable[[], object]], ...] = (
+            ("New session", "ctrl+n", self.action_new),
+            ("Sessions", "ctrl+s · filter, open, rename, delete", self.action_sessions),
+            ("Fork this session", "ctrl+o · share everything up to here", self.action_fork),
+            ("Rename this session", "f2", self.action_rename),
+            ("Delete this session", "asks first", self.action_delete),
+            ("Undo delete", "bring back the session deleted last", self.action_undelete),
+            ("Answer again", "ctrl+r", self.action_regenerate),
+            ("Edit the last question", "e in the chat", self.action_edit),
+            ("Copy the last answer", "y in the chat", self.action_copy_answer),
+            ("Stop all answers", "in every session", self.action_stop_all),
+            ("Clear the cache", "forget every cached prefix", self.action_clear_cache),
+            ("Pause or go on with the picture", "space · the engine goes on", main.action_freeze),
+            ("Export the picture", "x · JSON and SVG", self.action_export),
+            ("Zoom the pane", "z", main.action_zoom),
+            ("Theme", "choose the colours", self.action_change_theme),
+            ("Keys", "f1 · all keys", self.action_help),
+            ("Quit", "ctrl+q", self.action_quit),
+        )
+        for title, help_text, action in commands:
+            yield SystemCommand(title, help_text, action)
+        for number, session in enumerate(self.book.sessions, 1):
+            key = session.key
+            yield SystemCommand(
+                f"Go to {number} {one_line(session.name, 50)}",
+                f"alt+{number}" if number < 10 else "",
+                lambda key=key: self.switch_to(key),
+                discover=False,
+            )
+
+    async def action_quit(self) -> None:
+        """At once: what has come of running answers is kept."""
+        self.book.keep_unfinished()
+        self.exit(return_code=1 if self.desk.failed else 0)
+
+
+def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str | None = None) -> int:
+    """Open the chat; returns the exit code when the person quits.
+
+    The CLI has checked the options, the theme and the terminal.
+    """
+
+    def engine(listener: Callable[[EngineMessage], None]) -> EnginePort:
+        from chatkv.engine.thread import Engine
+
+        return Engine(config, listener)
+
+    app = ChatkvApp(
+        engine,
+        SessionStore(store_folder),
+        sampling=sampling,
+        theme=theme or DEFAULT_THEME,
+        pictures=data_dir() / "snapshots",
+    )
+    app.run()
+    app.desk.close(CLOSE_S)
+    return app.return_code or 0

@@ -1,0 +1,93 @@
+"""Everything about the cache, as one column: tree over paging over figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from chatkv.engine.messages import Ready
+from chatkv.text import one_line
+from chatkv.tui.cache.block_map import BlockMapView
+from chatkv.tui.cache.block_table import BlockTableView
+from chatkv.tui.cache.events_view import EventsView
+from chatkv.tui.cache.inspector import Inspector
+from chatkv.tui.cache.labels import Decode
+from chatkv.tui.cache.messages import BlockSelected, NodeSelected
+from chatkv.tui.cache.metrics import MetricsView
+from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.feed import Feed
+
+RATE_S = 0.5
+"""How often the engine's speed is sampled for the sparkline."""
+
+
+class CacheColumn(Vertical):
+    """Passes the picture on to the panes; which of them are seen is the screen's affair (``app.tcss``)."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.tree_view = RadixTreeView(id="tree", classes="pane")
+        self.blocks = BlockMapView(id="blocks", classes="pane")
+        self.table = BlockTableView(id="table", classes="pane")
+        self.node = Inspector(id="node", classes="pane")
+        self.metrics = MetricsView(id="metrics", classes="pane")
+        self.log_view = EventsView(id="events", classes="pane")
+        self._sampled = (monotonic(), 0)
+
+    def compose(self) -> ComposeResult:
+        """Its parts."""
+        yield self.tree_view
+        with Horizontal(id="middle"):
+            with Vertical(id="paging"):
+                yield self.table
+                yield self.blocks
+            yield self.node
+        with Horizontal(id="lower"):
+            yield self.metrics
+            yield self.log_view
+
+    def on_mount(self) -> None:
+        """Boxes have names before there is anything in them."""
+        self.tree_view.border_title = "Radix tree"
+        self.blocks.border_title = "Blocks"
+        self.table.border_title = "Block table"
+        self.node.border_title = "Inspector"
+        self.metrics.border_title = "Metrics"
+
+    def name_sessions(self, name: Callable[[str], str]) -> None:
+        """``name``: the key the engine knows a session by → what people call it."""
+        self.node.session_name = lambda key: one_line(name(key), 40)
+
+    def engine_ready(self, ready: Ready, decode: Decode) -> None:
+        """Tokens can be read as text from now on."""
+        self.tree_view.decode = decode
+        self.node.decode = decode
+        self.metrics.set_policy(ready.policy)
+
+    def show(self, feed: Feed, session: str) -> None:
+        """Draw the feed's mirror; what belongs to ``session`` stands out."""
+        mirror = feed.mirror
+        self.log_view.add(feed.take_recent())
+        for pane in (self.tree_view, self.blocks, self.table, self.node, self.metrics, self.log_view):
+            pane.show(mirror, session)
+        self._sample(mirror.totals.output_tokens, bool(mirror.rows))
+        self.metrics.set_problems(mirror.faults)
+
+    def inspect(self, wanted: NodeSelected | BlockSelected) -> None:
+        """Show it in full."""
+        if isinstance(wanted, NodeSelected):
+            self.node.inspect_node(wanted.node)
+        else:
+            self.node.inspect_block(wanted.block)
+
+    def _sample(self, tokens: int, busy: bool) -> None:
+        then, before = self._sampled
+        now = monotonic()
+        if now - then < RATE_S:
+            return
+        if busy and tokens > before and now - then < 4 * RATE_S:
+            self.metrics.add_rate((tokens - before) / (now - then))
+        self._sampled = (now, tokens)

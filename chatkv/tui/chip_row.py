@@ -1,0 +1,101 @@
+"""One line of labels of which one is current: the sessions, or the panes of a narrow screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widget import Widget
+
+
+class Chip(NamedTuple):
+    """``text`` is one printable line; ``key`` says which one it is."""
+
+    key: str
+    text: str
+    current: bool = False
+
+
+class ChipRow(Widget):
+    """A click picks a chip. Where not all fit, those around the current one are shown."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--current", "chips--other", "chips--more"}
+
+    DEFAULT_CSS = """
+    ChipRow { height: 1; width: 1fr; }
+    ChipRow > .chips--current { background: $primary; color: $background; text-style: bold; }
+    ChipRow > .chips--other { color: $foreground; background: $panel; }
+    ChipRow > .chips--more { color: $text-muted; }
+    """
+
+    class Picked(Message):
+        """The person clicked the chip ``key`` of ``row``."""
+
+        def __init__(self, row: ChipRow, key: str) -> None:
+            self.row = row
+            self.key = key
+            super().__init__()
+
+        @property
+        def control(self) -> ChipRow:
+            """The row."""
+            return self.row
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._chips: tuple[Chip, ...] = ()
+        self._spans: list[tuple[int, int, str]] = []
+
+    def show(self, chips: Sequence[Chip]) -> None:
+        """Show these from now on."""
+        if (fresh := tuple(chips)) != self._chips:
+            self._chips = fresh
+            self.refresh()
+
+    def window(self, width: int) -> tuple[int, int]:
+        """``(first, end)`` of the chips that fit ``width`` cells around the current one."""
+        sizes = [cell_len(chip.text) + 3 for chip in self._chips]
+        at = next((i for i, chip in enumerate(self._chips) if chip.current), 0)
+        if sum(sizes) - 1 <= width or not sizes:
+            return 0, len(sizes)
+        first, end, used = at, at + 1, sizes[at] + 3
+        while True:
+            if first > 0 and used + sizes[first - 1] <= width:
+                first -= 1
+                used += sizes[first]
+            elif end < len(sizes) and used + sizes[end] <= width:
+                used += sizes[end]
+                end += 1
+            else:
+                return first, end
+
+    def render(self) -> Content:
+        """As drawn now."""
+        first, end = self.window(self.content_size.width)
+        pieces: list[Content] = []
+        self._spans.clear()
+        x = 0
+        more = self.get_visual_style("chips--more")
+        if first > 0:
+            pieces.append(Content("‹ ").stylize(more))
+            x += 2
+        for chip in self._chips[first:end]:
+            style = self.get_visual_style("chips--current" if chip.current else "chips--other")
+            pieces += [Content(f" {chip.text} ").stylize(style), Content(" ")]
+            width = cell_len(chip.text) + 2
+            self._spans.append((x, x + width, chip.key))
+            x += width + 1
+        if end < len(self._chips):
+            pieces.append(Content("›").stylize(more))
+        return Content("").join(pieces)
+
+    def on_click(self, event: Click) -> None:
+        """Pick what is under the mouse."""
+        event.stop()
+        for start, end, key in self._spans:
+            if start <= event.x < end:
+                self.post_message(self.Picked(self, key))

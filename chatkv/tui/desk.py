@@ -1,0 +1,132 @@
+"""Between the engine and the sessions: who asks, who answers, what happens when it fails. No widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chatkv.engine.messages import (
+    Batch,
+    EngineMessage,
+    Failed,
+    GenerateRequest,
+    Loading,
+    Ready,
+    Sampling,
+)
+from chatkv.errors import ChatkvError
+from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.feed import Feed
+from chatkv.tui.sessions.book import SessionBook
+from chatkv.tui.sessions.session import Session
+
+
+class Desk:
+    """Questions asked before the engine is ready wait, and go out when it is."""
+
+    def __init__(self, book: SessionBook, sampling: Sampling) -> None:
+        self.book = book
+        self.feed = Feed()
+        self.ready: Ready | None = None
+        self.failed = ""
+        """Why there is no engine (any more); empty while there is hope."""
+        self.loading = Loading("starting")
+        self.returned: Callable[[Session, str], None] = lambda session, text: None
+        """Told where a question got no answer: its text belongs back into the prompt."""
+        self._sampling = sampling
+        self._engine: EnginePort | None = None
+
+    def connect(self, engine: EnginePort) -> None:
+        """Use this engine and start it."""
+        self._engine = engine
+        engine.start()
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; empty before the engine is ready."""
+        return self._engine.decode(ids) if self._engine and self.ready else ""
+
+    def hear(self, said: EngineMessage) -> None:
+        """Take in one message of the engine."""
+        match said:
+            case Loading():
+                self.loading = said
+            case Ready():
+                self.ready = said
+                self.book.model = said.model
+                for session in self.book.running:
+                    self._submit(session)
+            case Failed():
+                self.failed = said.message
+                for session in self.book.running:
+                    self._give_up(session, said.message)
+            case Batch():
+                self._hear_batch(said)
+
+    def refusal(self, session: Session) -> str:
+        """Why ``session`` can't be asked now, in one line that says what to do; empty where it can."""
+        if self.failed:
+            return f"there is no model to answer: {self.failed}"
+        if session.running:
+            return "this session is still answering; esc stops it"
+        return ""
+
+    def ask(self, session: Session, text: str) -> None:
+        """Put the question into the conversation and have it answered."""
+        self.book.ask(session, text)
+        self.answer(session)
+
+    def answer(self, session: Session) -> None:
+        """Have the head answered; where the head is an answer, its question is answered again."""
+        self.book.start(session, None)
+        if self.ready:
+            self._submit(session)
+
+    def stop(self, session: Session) -> None:
+        """Stop its answer; what has come of it is kept."""
+        running = session.running
+        if running is None:
+            return
+        if running.request is None:
+            self._give_up(session, "stopped before the model was ready")
+        elif self._engine:
+            self._engine.stop(running.request)
+
+    def stop_all(self) -> int:
+        """Stop every answer; how many there were."""
+        running = self.book.running
+        for session in running:
+            self.stop(session)
+        return len(running)
+
+    def clear_cache(self) -> None:
+        """Forget every cached prefix (the engine does it when no request holds one)."""
+        if self._engine and self.ready:
+            self._engine.clear_cache()
+
+    def close(self, timeout: float) -> None:
+        """End the engine's thread."""
+        if self._engine:
+            self._engine.close(timeout)
+
+    def _submit(self, session: Session) -> None:
+        running = session.running
+        if self._engine is None or running is None or running.request is not None:
+            return
+        try:
+            running.request = self._engine.submit(
+                GenerateRequest(session.key, session.turns(self.book.model), self._sampling)
+            )
+        except ChatkvError as error:
+            self._give_up(session, str(error))
+
+    def _give_up(self, session: Session, reason: str) -> None:
+        if text := self.book.give_up(session, reason):
+            self.returned(session, text)
+
+    def _hear_batch(self, batch: Batch) -> None:
+        self.feed.take(batch.events, batch.wall_s)
+        for delta in batch.deltas:
+            self.book.add(delta)
+        for finished in batch.finished:
+            ended = self.book.finish(finished)
+            if ended and ended[1]:
+                self.returned(*ended)

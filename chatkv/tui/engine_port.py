@@ -1,0 +1,44 @@
+"""What the app needs of an engine, and how the engine's words reach the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from textual.message import Message
+
+from chatkv.engine.messages import EngineMessage, GenerateRequest
+
+
+class EnginePort(Protocol):
+    """The verbs of ``chatkv.engine.thread.Engine``; each returns at once."""
+
+    def start(self) -> None:
+        """Load the model, then take requests."""
+
+    def submit(self, request: GenerateRequest) -> int:
+        """Queue ``request``; its id."""
+
+    def stop(self, request: int) -> None:
+        """End it; ``Finished`` follows."""
+
+    def clear_cache(self) -> None:
+        """Forget every cached prefix."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids."""
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Stop the thread."""
+
+
+EngineFactory = Callable[[Callable[[EngineMessage], None]], EnginePort]
+"""Makes an engine that reports to the listener, which it calls on its own thread."""
+
+
+class EngineReport(Message):
+    """One message of the engine, posted from its thread."""
+
+    def __init__(self, said: EngineMessage) -> None:
+        self.said = said
+        super().__init__()

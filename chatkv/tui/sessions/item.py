@@ -1,0 +1,57 @@
+"""What one session looks like wherever sessions are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from textual.content import Content
+
+from chatkv.text import one_line
+from chatkv.tui.chip_row import Chip
+from chatkv.tui.sessions.session import Session
+
+_CHIP_NAME = 18
+_ROW_NAME = 60
+
+
+class Item(NamedTuple):
+    """``mark``: ``●`` an answer is running, ``○`` one has come that was not seen, else a blank."""
+
+    key: str
+    number: int
+    name: str
+    mark: str
+    current: bool
+    hit: int | None
+    """Percent of the last prompt that came out of the cache."""
+
+    def chip(self) -> Chip:
+        """As a chip: ``1 rust help ●``."""
+        mark = f" {self.mark}" if self.mark.strip() else ""
+        return Chip(self.key, f"{self.number} {one_line(self.name, _CHIP_NAME)}{mark}", self.current)
+
+    def row(self, width: int) -> Content:
+        """As a row of ``width`` cells: ``▸ 1 rust help    ●  71``."""
+        hit = "" if self.hit is None else str(self.hit)
+        left = f"{'▸' if self.current else ' '}{self.number:>2} "
+        right = f" {self.mark} {hit:>3}"
+        room = max(1, width - cell_len(left) - cell_len(right))
+        name = self.name if cell_len(self.name) <= room else set_cell_size(self.name, room - 1) + "…"
+        return Content(left + set_cell_size(name, room) + right)
+
+
+def items(sessions: Sequence[Session], current: Session) -> tuple[Item, ...]:
+    """One item a session, in order."""
+    return tuple(
+        Item(
+            session.key,
+            number,
+            one_line(session.name, _ROW_NAME),
+            "●" if session.running else "○" if session.unread else " ",
+            session is current,
+            session.hit_percent,
+        )
+        for number, session in enumerate(sessions, 1)
+    )

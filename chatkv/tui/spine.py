@@ -1,0 +1,130 @@
+"""The app's spine: engine, sessions and screen wired together; words to the person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import on
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from chatkv.chat.store import SessionStore
+from chatkv.engine.messages import EngineMessage, Sampling
+from chatkv.errors import ChatkvError
+from chatkv.text import one_line
+from chatkv.tui.desk import Desk
+from chatkv.tui.engine_port import EngineFactory, EngineReport
+from chatkv.tui.main_screen import MainScreen
+from chatkv.tui.sessions.book import SessionBook
+from chatkv.tui.sessions.session import Session
+from chatkv.tui.themes import DEFAULT_THEME, KV_DEFAULTS, load_themes
+
+
+class SpineApp(App[None]):
+    """Owns the desk (engine and sessions) and the screen. What keys ask for is in the subclasses."""
+
+    TITLE = "chatkv"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, system=True),
+    ]
+
+    def __init__(
+        self,
+        engine: EngineFactory,
+        store: SessionStore,
+        *,
+        sampling: Sampling | None = None,
+        theme: str = DEFAULT_THEME,
+        pictures: Path | None = None,
+        system: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._engine = engine
+        self.pictures = pictures or store.folder.parent / "snapshots"
+        self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
+        self.desk.returned = self._give_back
+        themes, problems = load_themes()
+        for good in themes:
+            self.register_theme(good)
+        self._problems = [str(problem) for problem in problems]
+        self.theme = theme
+        self.main = MainScreen(self.desk)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours of the cache's states, for themes that don't set them."""
+        return dict(KV_DEFAULTS)
+
+    def get_default_screen(self) -> Screen[object]:
+        """The one that is always there."""
+        return self.main  # type: ignore[return-value]
+
+    def on_mount(self) -> None:
+        """Everything slow comes after the first frame."""
+        self.call_after_refresh(self._begin)
+
+    async def _begin(self) -> None:
+        for problem in self._problems:
+            self.report(problem)
+        self.desk.book.load()
+        await self.main.show_session(self.book.current)
+        self.desk.connect(self._engine(self._listen))
+
+    def _listen(self, said: EngineMessage) -> None:
+        """On the engine's thread: hand over and return."""
+        self.post_message(EngineReport(said))
+
+    @on(EngineReport)
+    def _hear(self, event: EngineReport) -> None:
+        event.stop()
+        before = self.desk.ready
+        self.desk.hear(event.said)
+        if self.desk.ready is not before:
+            self.main.engine_ready()
+        self.main.changed()
+
+    # Words to the person
+
+    @property
+    def book(self) -> SessionBook:
+        """The open sessions."""
+        return self.desk.book
+
+    def report(self, line: str, severity: Literal["warning", "error"] = "warning") -> None:
+        """One line that matters but stops nothing."""
+        self.notify(one_line(line, 400), severity=severity, markup=False, timeout=8)
+
+    def say(self, line: str) -> None:
+        """One line of good news."""
+        self.notify(one_line(line, 400), markup=False, timeout=5)
+
+    def _give_back(self, session: Session, text: str) -> None:
+        """A question got no answer: its text goes back to where it was typed, if nothing else is there."""
+        if session is self.book.current:
+            if not self.main.prompt.text:
+                self.main.prompt.load(text)
+        elif not session.draft:
+            session.draft = text
+
+    async def go(self, change: Callable[[], object]) -> bool:
+        """Carry out ``change`` and show the session that is current then."""
+        before = self.book.current
+        before.draft = self.main.prompt.full_text
+        done = self.attempt(change)
+        if self.book.current is not before or not done:
+            await self.main.show_session(self.book.current)
+        self.main.changed()
+        return done
+
+    def attempt(self, change: Callable[[], object]) -> bool:
+        """Carry out ``change``; False, and one line on the screen, where it can't be done."""
+        try:
+            change()
+        except ChatkvError as error:
+            self.report(str(error), "error")
+            return False
+        return True
