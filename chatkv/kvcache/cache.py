@@ -76,7 +76,7 @@ class KVCache(ABC):
     ) -> None:
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, got {block_size}")
-        self.pool = BlockPool(num_blocks)
+        self.pool = self._new_pool(num_blocks)
         self.block_size = block_size
         self.strict = strict
         self.log = log or EventLog()
@@ -113,6 +113,20 @@ class KVCache(ABC):
         """Blocks that a request uses."""
         return self.num_blocks - self.free - self.evictable
 
+    @property
+    def usage(self) -> float:
+        """The part of the pool that requests use, 0…1; a cached prefix nobody uses is not in use [B23]."""
+        return self.protected / self.num_blocks
+
+    def watermark(self, fraction: float) -> int:
+        """``fraction`` of the pool in whole blocks: the ``headroom`` to ask for while others run [B19].
+
+        Raises ValueError unless ``fraction`` is from 0 to below 1.
+        """
+        if not 0 <= fraction < 1:
+            raise ValueError(f"a watermark is a part of the pool from 0 to below 1, got {fraction}")
+        return int(fraction * self.num_blocks)
+
     def row(self, request: int) -> Row:
         """The row of ``request``. Raises UnknownRequestError."""
         try:
@@ -123,8 +137,11 @@ class KVCache(ABC):
     # --- the life of a request --------------------------------------------------------------------
 
     @abstractmethod
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "") -> int:
-        """How many tokens of ``prompt`` would be reused now; changes nothing, not even recency."""
+    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
+        """How many tokens of ``prompt`` would be reused now; changes nothing, not even recency.
+
+        Naming the ``session`` can only save work: its hashes may be known already.
+        """
 
     def open(
         self,
@@ -135,8 +152,12 @@ class KVCache(ABC):
         namespace: str = "",
         resumed: bool = False,
         headroom: int = 0,
+        reuse: bool = True,
     ) -> Opened | None:
         """Give ``request`` a row that starts with its longest cached prefix, locked.
+
+        Without ``reuse`` all of the prompt is computed, and stored as ever (for the prompt's own
+        log-probabilities every position must run) [B26].
 
         None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
         others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
@@ -149,7 +170,7 @@ class KVCache(ABC):
             raise ValueError(f"request {request}: a prompt needs at least one token")
         if headroom < 0:
             raise ValueError(f"request {request}: headroom must be at least 0, got {headroom}")
-        row = Row(request, session, namespace, len(tokens))
+        row = Row(request, session, namespace, len(tokens), reuse)
         if not self._fits(row, tokens, headroom):
             return None
         self.log.emit(
@@ -183,6 +204,47 @@ class KVCache(ABC):
         self.log.emit(ev.BlocksAllocated, request=request, logical=len(row.blocks), blocks=blocks)
         row.blocks.extend(blocks)
         return True
+
+    def fork(self, parent: int, child: int) -> tuple[Copy, ...] | None:
+        """Open ``child`` with all that ``parent`` has written, for another answer to its prompt [B27].
+
+        Blocks that the prefix cache holds are shared. The others, at most the partly filled last one
+        where prefixes are cached, are copied into blocks of the child's own: a block that two rows name
+        is never written. None, with nothing changed, where there is no room for the copies. Raises
+        UnknownRequestError and DuplicateRequestError.
+        """
+        row = self.row(parent)
+        if child in self.rows:
+            raise DuplicateRequestError(f"request {child} already has a row in the block table")
+        size, written, shared = self.block_size, len(row.tokens), row.published
+        filled = blocks_for(written, size)
+        if filled - shared > self.free + self.evictable:
+            return None
+        twin = Row(child, row.session, row.namespace, row.prompt_tokens, row.reuse)
+        self.log.emit(
+            ev.RequestOpened,
+            request=child,
+            session=row.session,
+            namespace=row.namespace,
+            prompt_tokens=row.prompt_tokens,
+            resumed=False,
+        )
+        self.rows[child] = twin
+        path = self._share(row, twin)
+        if shared:
+            blocks = row.blocks.array[:shared].copy()
+            self.pool.share(blocks)
+            twin.blocks.extend(blocks)
+            twin.published = shared
+            self.log.emit(ev.PrefixReused, request=child, path=path, blocks=blocks, tokens=shared * size)
+        self.grow(child, written)
+        twin.tokens.extend(row.tokens.array)
+        copies = []
+        for i in range(shared, filled):
+            copy = Copy(int(row.blocks.array[i]), int(twin.blocks.array[i]), min(size, written - i * size))
+            self.log.emit(ev.SlotsCopied, request=child, node=None, **copy._asdict())
+            copies.append(copy)
+        return tuple(copies)
 
     def commit(self, request: int, tokens: npt.ArrayLike) -> None:
         """The KV of the row's next ``tokens`` (int32 [n]) has been written; full blocks become findable.
@@ -230,7 +292,11 @@ class KVCache(ABC):
     # --- integrity --------------------------------------------------------------------------------
 
     def check_integrity(self) -> None:
-        """Raise IntegrityError unless each block is in one place and all counts agree."""
+        """Raise IntegrityError unless each block is in one place and all counts agree.
+
+        Nobody ever writes into a block that another row names or that the prefix cache holds: from the
+        first slot that is still to be written, all blocks of a row are its own alone.
+        """
         self.pool.check()
         refs = np.zeros(self.num_blocks, dtype=np.int64)
         for row in self.rows.values():
@@ -243,6 +309,9 @@ class KVCache(ABC):
             own = blocks[row.published :]
             if self.pool.cached[own].any():
                 raise IntegrityError(f"request {row.request} calls cached blocks its own: {own.tolist()}")
+            writable = blocks[len(row.tokens) // self.block_size :]
+            if self.pool.cached[writable].any() or (self.pool.refs[writable] > 1).any():
+                raise IntegrityError(f"request {row.request} would write into blocks that are not its alone")
         if not np.array_equal(refs, self.pool.refs):
             raise IntegrityError("reference counts differ from the rows that name each block")
         if min(self.free, self.evictable, self.protected) < 0:
@@ -254,11 +323,18 @@ class KVCache(ABC):
 
     # --- what a subclass decides ------------------------------------------------------------------
 
+    def _new_pool(self, num_blocks: int) -> BlockPool:
+        return BlockPool(num_blocks)
+
     @abstractmethod
     def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool: ...
 
     @abstractmethod
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened: ...
+
+    @abstractmethod
+    def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
+        """Lock for ``child`` what ``parent`` has published, one use each; the ids of those nodes."""
 
     @abstractmethod
     def _evict(self, num_blocks: int, request: int | None) -> None: ...

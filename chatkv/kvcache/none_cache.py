@@ -20,7 +20,7 @@ class NoneCache(KVCache):
         """Always 0: nothing is kept."""
         return 0
 
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "") -> int:
+    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
         """Always 0."""
         return 0
 
@@ -36,6 +36,9 @@ class NoneCache(KVCache):
 
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
         return Opened(0, 0, ())
+
+    def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
+        return ()  # nothing is published, so a fork copies all of it
 
     def _evict(self, num_blocks: int, request: int | None) -> None:
         raise AssertionError("nothing is evictable, so nothing is ever asked to be")

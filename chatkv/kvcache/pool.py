@@ -9,42 +9,100 @@ A block is free exactly when no row names it and no prefix cache keeps it.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
+import numpy.typing as npt
 
 from chatkv.kvcache.errors import IntegrityError, ReleaseError
 from chatkv.kvcache.events import Int32Array
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class FreeList(Protocol):
+    """The free blocks, in the order in which they are taken; blocks come and go as int32 arrays."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, n: int) -> Int32Array:
+        """Remove the first ``n``; there are as many."""
+
+    def give(self, blocks: Int32Array) -> None:
+        """``blocks`` were named by a row and never cached."""
+
+    def give_evicted(self, blocks: Int32Array) -> None:
+        """``blocks`` were cached until now."""
+
+    def array(self) -> Int32Array:
+        """All of them, next to be taken first (a copy)."""
+
+
+class FreeRing:
+    """First in, first out: blocks are reused as late as possible, so that a picture of the pool stays
+    readable. Taking or returning ``n`` blocks is O(n) in numpy.
+    """
+
+    __slots__ = ("_head", "_ring", "_size")
+
+    def __init__(self, num_blocks: int) -> None:
+        self._ring: Int32Array = np.arange(num_blocks, dtype=np.int32)
+        self._head = 0
+        self._size = num_blocks
+
+    def __len__(self) -> int:
+        return self._size
+
+    def take(self, n: int) -> Int32Array:
+        """Remove the first ``n``."""
+        blocks = self._ring[self._index(0, n)]
+        self._head = (self._head + n) % len(self._ring)
+        self._size -= n
+        return blocks
+
+    def give(self, blocks: Int32Array) -> None:
+        """Put ``blocks`` behind the others."""
+        self._ring[self._index(self._size, len(blocks))] = blocks
+        self._size += len(blocks)
+
+    give_evicted = give
+
+    def array(self) -> Int32Array:
+        """All of them, next to be taken first (a copy)."""
+        return self._ring[self._index(0, self._size)]
+
+    def _index(self, start: int, n: int) -> Int64Array:
+        return np.arange(self._head + start, self._head + start + n) % len(self._ring)
 
 
 class BlockPool:
     """``num_blocks`` physical blocks, ids ``0 … num_blocks - 1``; all operations take int32 arrays.
 
-    The free blocks are a ring, first in first out: blocks are reused as late as possible, so that a
-    picture of the pool stays readable. Taking or returning ``n`` blocks is O(n) in numpy.
-    Raises ValueError for a pool without blocks.
+    ``free`` (default: a ring) orders the free ones. Raises ValueError for a pool without blocks.
     """
 
-    __slots__ = ("_head", "_ring", "cached", "num_blocks", "num_free", "refs")
+    __slots__ = ("_free", "cached", "num_blocks", "refs")
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, free: FreeList | None = None) -> None:
         if num_blocks < 1:
             raise ValueError(f"num_blocks must be at least 1, got {num_blocks}")
         self.num_blocks = num_blocks
-        self._ring: Int32Array = np.arange(num_blocks, dtype=np.int32)
-        self._head = 0
-        self.num_free = num_blocks
+        self._free = FreeRing(num_blocks) if free is None else free
         self.refs = np.zeros(num_blocks, dtype=np.int32)
         """How many rows name each block."""
         self.cached = np.zeros(num_blocks, dtype=bool)
         """Which blocks a prefix cache keeps."""
 
+    @property
+    def num_free(self) -> int:
+        """How many blocks no row names and no prefix cache keeps."""
+        return len(self._free)
+
     def take(self, n: int) -> Int32Array:
         """Remove ``n`` blocks from the free ones and name each once. Raises ValueError when too few."""
         if n < 0 or n > self.num_free:
             raise ValueError(f"can't take {n} blocks: {self.num_free} of {self.num_blocks} are free")
-        index = np.arange(self._head, self._head + n) % self.num_blocks
-        blocks = self._ring[index]
-        self._head = (self._head + n) % self.num_blocks
-        self.num_free -= n
+        blocks = self._free.take(n)
         self.refs[blocks] = 1
         return blocks
 
@@ -69,7 +127,7 @@ class BlockPool:
             bad = blocks[refs < 1].tolist()
             raise ReleaseError(f"blocks {bad} are released more often than they were taken")
         self.refs[blocks] = refs - 1
-        self._give_back(blocks[(refs == 1) & ~self.cached[blocks]])
+        self._free.give(blocks[(refs == 1) & ~self.cached[blocks]])
 
     def keep(self, blocks: Int32Array) -> None:
         """A prefix cache keeps ``blocks`` from now on.
@@ -89,11 +147,11 @@ class BlockPool:
             bad = blocks[~self.cached[blocks]].tolist()
             raise ReleaseError(f"blocks {bad} are not in the prefix cache")
         self.cached[blocks] = False
-        self._give_back(blocks[self.refs[blocks] == 0])
+        self._free.give_evicted(blocks[self.refs[blocks] == 0])
 
     def free_blocks(self) -> Int32Array:
         """The free blocks, next to be taken first (a copy)."""
-        return self._ring[np.arange(self._head, self._head + self.num_free) % self.num_blocks]
+        return self._free.array()
 
     def check(self) -> None:
         """Raise IntegrityError unless free ⇔ (named by no row and not cached)."""
@@ -118,9 +176,3 @@ class BlockPool:
         free = (self.refs[blocks] == 0) & ~self.cached[blocks]
         if free.any():
             raise ReleaseError(f"blocks {blocks[free].tolist()} are free: take them first")
-
-    def _give_back(self, blocks: Int32Array) -> None:
-        n = len(blocks)
-        tail = self._head + self.num_free
-        self._ring[np.arange(tail, tail + n) % self.num_blocks] = blocks
-        self.num_free += n

@@ -51,7 +51,7 @@ class RadixCache(KVCache):
         """Blocks of unlocked nodes."""
         return self.tree.evictable
 
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "") -> int:
+    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
         """How many tokens of ``prompt`` would be reused now, copied ones included."""
         found = self.tree.find(token_ids(prompt)[:-1], namespace)
         return found.tokens + found.extra
@@ -83,7 +83,7 @@ class RadixCache(KVCache):
         self.tree.pin(node, pinned)
 
     def _find(self, row: Row, prompt: Int32Array) -> Found:
-        return self.tree.find(prompt[:-1], row.namespace)
+        return self.tree.find(prompt[:-1] if row.reuse else prompt[:0], row.namespace)
 
     def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool:
         found = self._find(row, prompt)
@@ -141,6 +141,15 @@ class RadixCache(KVCache):
         )
         self.tree.touch(source)
         return Copy(block, target, found.extra)
+
+    def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
+        assert parent.handle is not None
+        child.handle = parent.handle
+        self.tree.lock(parent.handle, child.request)
+        path = self.tree.path(parent.handle)
+        for n in path:
+            n.hits += 1
+        return tuple(n.id for n in path)
 
     def _evict(self, num_blocks: int, request: int | None) -> None:
         self.pool.forget(self.tree.evict(num_blocks, request).blocks)

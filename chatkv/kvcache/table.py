@@ -51,15 +51,20 @@ class Row:
         "prompt_tokens",
         "published",
         "request",
+        "reuse",
         "session",
         "tokens",
     )
 
-    def __init__(self, request: int, session: str, namespace: str, prompt_tokens: int) -> None:
+    def __init__(
+        self, request: int, session: str, namespace: str, prompt_tokens: int, reuse: bool = True
+    ) -> None:
         self.request = request
         self.session = session
         self.namespace = namespace
         self.prompt_tokens = prompt_tokens
+        self.reuse = reuse
+        """Whether the prompt may be looked up; what is written is stored either way."""
         self.tokens = IntBuffer(np.empty(0, dtype=np.int32))
         self.blocks = IntBuffer(np.empty(0, dtype=np.int32))
         self.published = 0
