@@ -78,6 +78,10 @@ def _split(e: kv.NodeSplit, names: Names) -> str:
     return f"{where}: two prompts now share its first part, {names(e.upper)}"
 
 
+def _moved(e: kv.ChildrenMoved, names: Names) -> str:
+    return f"{names(e.heir)} takes the place of {names(e.node)}: it holds the same tokens"
+
+
 def _repointed(e: kv.RowRepointed, names: Names) -> str:
     size = counted(len(e.new), "block")
     return f"request {e.request} now uses {size} of the tree in place of its own equal ones"
@@ -86,7 +90,7 @@ def _repointed(e: kv.RowRepointed, names: Names) -> str:
 def _evicted(e: kv.NodeEvicted, names: Names) -> str:
     if e.reason == "superseded":
         same = counted(e.tokens, "token")
-        return f"{names(e.node)} gave way to a fuller block that starts with the same {same}"
+        return f"{names(e.node)} gave way to a block that starts with the same {same}"
     return f"{names(e.node)} evicted: {counted(e.tokens, 'token')}, {_victim(e)}"
 
 
@@ -183,6 +187,7 @@ _TELLERS: dict[type[kv.Event], Callable[[Any, Names], str]] = {
     kv.NodeStored: _stored,
     kv.NodeExtended: _extended,
     kv.NodeSplit: _split,
+    kv.ChildrenMoved: _moved,
     kv.RowRepointed: _repointed,
     kv.NodeEvicted: _evicted,
     kv.NodeTrimmed: _trimmed,

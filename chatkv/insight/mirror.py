@@ -58,8 +58,8 @@ class Mirror(MirrorState):
             self.changed.add(node.id)
 
     def _use(self, node: Node, seq: int) -> None:
-        """Every node on the path was last used now."""
-        for found in self._tree.up(node.id):
+        """Every node on the path was last used now; in ``hash`` a use is of single nodes."""
+        for found in [node] if self.cache == "hash" else self._tree.up(node.id):
             found.last_seq, found.used_epoch = seq, self.epoch
             self.changed.add(found.id)
 
@@ -169,7 +169,8 @@ class Mirror(MirrorState):
         self._lock(event, -1)
 
     def _lock(self, event: kv.PathLocked | kv.PathUnlocked, count: int) -> None:
-        for node in self._tree.up(event.node):
+        nodes = [self.nodes[node] for node in event.nodes] or self._tree.up(event.node)
+        for node in nodes:
             self._tree.lock(node, count)
             node.last_seq, node.used_epoch = event.seq, self.epoch
             self._look(node)
@@ -179,6 +180,12 @@ class Mirror(MirrorState):
             node.hits += event.hit
             node.last_seq, node.used_epoch = event.seq, self.epoch
             self.changed.add(node.id)
+
+    def _children_moved(self, event: kv.ChildrenMoved) -> None:
+        node, heir = self.nodes[event.node], self.nodes[event.heir]
+        self.changed.update(node.children, (node.id, heir.id))
+        self._tree.succeed(node, heir)
+        self.structure_version += 1
 
     def _repointed(self, event: kv.RowRepointed) -> None:
         row = self.rows[event.request]
@@ -277,6 +284,7 @@ _HANDLERS: dict[type[kv.Event], Callable[[Mirror, Any], None]] = {
     kv.PathLocked: Mirror._locked,
     kv.PathUnlocked: Mirror._unlocked,
     kv.PathUsed: Mirror._path_used,
+    kv.ChildrenMoved: Mirror._children_moved,
     kv.RowRepointed: Mirror._repointed,
     kv.NodeEvicted: Mirror._evicted,
     kv.NodeTrimmed: Mirror._trimmed,

@@ -21,7 +21,8 @@ class Tree:
         self.strict = strict
         root = Node(ROOT, -1, _NOTHING, _NOTHING, "", None, 0, 0, 0, 0)
         self.nodes: dict[int, Node] = {ROOT: root}
-        # Whole-block children by (parent, namespace, first block): siblings never share a first block.
+        # Whole-block children by (parent, namespace, first block). Siblings share a first block only where
+        # a hash cache keeps duplicates: the first of them is meant.
         self._by_block: dict[tuple[int, str, bytes], int] = {}
         self.evictable = 0
         """Blocks of nodes that nobody locks."""
@@ -43,7 +44,25 @@ class Tree:
         self.nodes[node.id] = node
         node.is_tail = len(node.tokens) % self.block_size != 0
         self.evictable += len(node.blocks)
-        self._index(node)
+        if (key := self._key(node)) is not None:
+            self._by_block.setdefault(key, node.id)
+
+    def succeed(self, node: Node, heir: Node) -> None:
+        """``heir``, a sibling with the same tokens, takes what hung under ``node``; a match finds it now.
+
+        Raises ValueError for any other node.
+        """
+        if heir is node or self._key(heir) is None or self._key(heir) != self._key(node):
+            raise ValueError(f"node {heir.id} does not stand for node {node.id}")
+        for child in (self.nodes[child] for child in node.children):
+            key = self._key(child)
+            child.parent = heir.id
+            if key is not None and self._by_block.get(key) == child.id:
+                del self._by_block[key]
+                self._index(child)
+        heir.children += node.children
+        node.children = []
+        self._index(heir)
 
     def extend(self, node: Node, tokens: Int32Array, blocks: Int32Array) -> None:
         """The leaf grows at its end."""
@@ -86,8 +105,8 @@ class Tree:
         self.nodes[node.parent].children.remove(node.id)
         del self.nodes[node.id]
         self.evictable -= 0 if node.locks else len(node.blocks)
-        if (key := self._key(node)) is not None:
-            self._by_block.pop(key, None)
+        if (key := self._key(node)) is not None and self._by_block.get(key) == node.id:
+            del self._by_block[key]
 
     def match(self, tokens: Sequence[int] | Int32Array, namespace: str = "") -> tuple[list[int], int]:
         """The nodes that a prompt would start with, root's child first, and how many tokens they share.

@@ -12,6 +12,10 @@ Conventions
 * ``tokens`` (int32 ``[n]``) and ``blocks`` (int32 ``[m]``) are read-only arrays.
 * A block is in exactly one place: *free*, *private* (in one request's row only) or *tree* (owned
   by one node, and possibly in rows as well).
+* In a ``hash`` cache every node is one block. Two requests that compute the same tokens at once both
+  keep their block: such duplicates are siblings with the same tokens. What follows hangs under the
+  first of them, whichever of them the row names, so rows lock single nodes instead of paths, and
+  recency is a node's own.
 
 The information on the wire of vLLM and SGLang (``BlockStored``, ``BlockRemoved``,
 ``AllBlocksCleared``) is derived from these records.
@@ -89,7 +93,7 @@ class BlocksAllocated(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SlotsCopied(Event):
-    """The first ``tokens`` slots of block ``source`` were copied into ``target`` (the row's last block).
+    """The first ``tokens`` slots of block ``source`` were copied into ``target`` (the row's next to fill).
 
     They count as written. ``node`` owns ``source``; its whole path was last used now (None where
     another request's row owns it: a fork).
@@ -114,7 +118,7 @@ class TokensWritten(Event):
 class NodeStored(Event):
     """Private → tree: a new leaf ``node`` under ``parent`` owns ``blocks``, which stay in the row.
 
-    Storing and extending are uses of the whole path.
+    Storing and extending are uses of the whole path (in ``hash`` of the new node).
 
     ``len(tokens)`` is a whole number of blocks, or, for a *tail*, less than one block.
     ``request`` is None where a node was put in without a request (tests, traces).
@@ -156,19 +160,22 @@ class NodeSplit(Event):
 class PathLocked(Event):
     """Lock count +1 on ``node`` and every node above it (root excepted): they can't be evicted.
 
-    Locking and unlocking are uses: every node on the path was last used now.
+    Locking and unlocking are uses: every node on the path was last used now. In ``hash`` this goes for
+    ``nodes``, of which ``node`` is the last, and for no others.
     """
 
     node: int
     request: int | None
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PathUnlocked(Event):
-    """Lock count -1 on ``node`` and every node above it (root excepted); a use, as locking is."""
+    """Lock count -1 on ``node`` and every node above it (root excepted), or on ``nodes``, as in locking."""
 
     node: int
     request: int | None
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -177,6 +184,17 @@ class PathUsed(Event):
 
     node: int
     hit: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChildrenMoved(Event):
+    """``hash`` only: all that hung under ``node`` hangs under ``heir``, and a lookup finds ``heir`` now.
+
+    ``heir`` is a sibling with the same tokens; ``node`` is evicted right after.
+    """
+
+    node: int
+    heir: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -197,8 +215,9 @@ class NodeEvicted(Event):
     """Tree → free: leaf ``node`` left the tree and its ``blocks`` are free.
 
     ``reason``: ``room`` (blocks were asked for), ``superseded`` (a tail whose tokens are now also
-    in a fuller block). It was taken as number ``rank`` of this eviction (1 = first), as the first in
-    the strategy's order over ``leaves`` evictable leaves; ``age`` is the clock ticks since it was
+    in a fuller block; in ``hash`` an unused block whose tokens were just stored once more). It was
+    taken as number ``rank`` of this eviction (1 = first), as the first in the strategy's order over
+    ``leaves`` evictable leaves (0: they were not counted); ``age`` is the clock ticks since it was
     last used, ``request`` who asked for room.
     """
 

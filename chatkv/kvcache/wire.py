@@ -2,9 +2,8 @@
 
 ``BlockStored``, ``BlockRemoved`` and ``AllBlocksCleared`` carry what vLLM's ``distributed/kv_events.py``
 and SGLang's ``disaggregation/kv_events.py`` publish. The wire knows neither nodes nor partly filled
-blocks: a split says nothing there, a tail never shows. A block's hash is the SHA-256 of its parent's
-hash and its own tokens, the first block's of the namespace as well, so it is the same in every process
-and differs between namespaces (SGLang's default format gives two adapters the same hash).
+blocks: a split says nothing there, a tail never shows. Hashes differ between namespaces, always (in
+SGLang's default format two adapters get the same ones).
 """
 
 from __future__ import annotations
@@ -12,16 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import chain
 from typing import Any
 
 from chatkv.kvcache import events as ev
+from chatkv.kvcache.block_hash import Hash, block_hash
 from chatkv.kvcache.errors import CacheError
 from chatkv.kvcache.events import Int32Array
-
-Hash = bytes
-"""32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +47,6 @@ class AllBlocksCleared:
 
 
 WireEvent = BlockStored | BlockRemoved | AllBlocksCleared
-
-
-def block_hash(parent: Hash | None, tokens: Int32Array, namespace: str = "") -> Hash:
-    """The hash of a full block (``tokens`` int32 [block size]); ``namespace`` counts where parent is None."""
-    chained = sha256(namespace.encode("utf-8", "surrogatepass")).digest() if parent is None else parent
-    return sha256(chained + tokens.astype("<i4", copy=False).tobytes()).digest()
 
 
 def coalesced(events: Iterable[WireEvent]) -> list[WireEvent]:

@@ -24,7 +24,11 @@ CASES: list[tuple[kv.Event, str | None]] = [
     ),
     (
         kv.NodeEvicted(seq=1, node=4, tokens=1, blocks=ints(1), reason="superseded", leaves=5, **GONE),  # type: ignore[arg-type]
-        "node 4 gave way to a fuller block that starts with the same 1 token",
+        "node 4 gave way to a block that starts with the same 1 token",
+    ),
+    (
+        kv.ChildrenMoved(seq=1, node=4, heir=6),
+        "node 6 takes the place of node 4: it holds the same tokens",
     ),
     (
         kv.NodeTrimmed(seq=1, node=4, tokens=16, blocks=ints(1), reason="room", leaves=1, **GONE),  # type: ignore[arg-type]
