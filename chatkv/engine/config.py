@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chatkv.errors import ChatkvError
 
-CACHES = ("radix", "none")
+CACHES = ("radix", "hash", "none")
 DTYPES = ("auto", "fp32", "bf16")
 MAX_BLOCK_SIZE = 256
 

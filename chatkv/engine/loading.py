@@ -17,6 +17,7 @@ from chatkv.engine.runner import Runner
 from chatkv.engine.sizing import free_memory, pool_blocks
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import EventLog
+from chatkv.kvcache.hash_cache import HashCache
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.model.catalog import resolve
@@ -27,7 +28,7 @@ from chatkv.scheduler.scheduler import Scheduler
 
 Progress = Callable[[str, float | None], None]
 
-CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "none": NoneCache}
+CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "hash": HashCache, "none": NoneCache}
 
 
 def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[EngineCore, Ready]:

@@ -186,7 +186,8 @@ class HashCache(KVCache):
             self._next_id, int(row.blocks.array[i]), held.hashes[i], before, data, row.namespace
         )
         self._next_id += 1
-        self.index.add(entry, self.index.find(entry.hash, before, data, row.namespace))
+        twin = self.index.find(entry.hash, before, data, row.namespace)
+        self.index.add(entry, twin)
         self._entries[entry.block] = entry
         held.entries.append(entry)
         self.log.emit(
@@ -199,8 +200,9 @@ class HashCache(KVCache):
             request=row.request,
         )
         entry.last = self.log.clock
-        unused = [twin for twin in self.index.same(entry) if twin.block in self.pool.idle]
-        self._remove(unused, "superseded", row.request)
+        if twin is not None:
+            unused = [same for same in self.index.same(entry) if same.block in self.pool.idle]
+            self._remove(unused, "superseded", row.request)
 
     def _keep_tail(self, row: Row) -> None:
         pass  # a partly filled block has no hash
@@ -212,13 +214,12 @@ class HashCache(KVCache):
     def _remove(self, entries: list[HashedBlock], reason: str, request: int | None) -> None:
         """Idle → free, in this order."""
         for rank, entry in enumerate(entries, start=1):
-            was_first = self.index.first(entry) is entry
-            heir = next((twin for twin in self.index.same(entry) if twin is not entry), None)
+            first, *others = self.index.same(entry)
             self.index.remove(entry)
             self._entries[entry.block] = None
             age = self.log.clock - entry.last
-            if was_first and heir is not None:
-                self.log.emit(ev.ChildrenMoved, node=entry.id, heir=heir.id)
+            if first is entry and others:
+                self.log.emit(ev.ChildrenMoved, node=entry.id, heir=others[0].id)
             self.log.emit(
                 ev.NodeEvicted,
                 node=entry.id,
