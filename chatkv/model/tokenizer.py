@@ -7,6 +7,7 @@ model wrote is plain text, whatever it spells.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,10 @@ from chatkv.model.template import PLAIN_TEMPLATE, ChatTemplate, Message, Piece
 from chatkv.model.tokenizer_folder import TokenizerFolder
 
 __all__ = ["Codec", "Detokenizer", "Turn"]
+
+
+_PROMPTS_KEPT = 64
+"""Earlier prompts remembered: a turn of a long chat then renders and encodes its new part only."""
 
 
 class Turn(Protocol):
@@ -56,6 +61,8 @@ class Codec:
         variables = source.special_tokens
         if source.template is None and not source.adds_bos:
             variables = variables | {"bos_token": ""}
+        self._prompts: OrderedDict[tuple[tuple[str, str, tuple[int, ...] | None], ...], tuple[int, ...]]
+        self._prompts = OrderedDict()
         self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
         self.default_system = self._default_system()
@@ -77,24 +84,45 @@ class Codec:
 
         Equals transformers' ``apply_chat_template`` where no text spells a control token and no ids are
         given; BOS is in it once where the template writes it. An answer with ``token_ids`` goes in as
-        exactly those ids, so the prompt starts with the one that it answered, followed by what was
-        sampled; a stop id at their end is left to the template where the template writes one there.
+        exactly those ids behind exactly the prompt that it answered, so what was sampled then is found
+        again; a stop id at their end is left to the template where the template writes one there.
         Raises ModelError where the template refuses the conversation.
         """
         messages = [Message(t.role, t.text, t.role == "assistant" and t.token_ids is not None) for t in turns]
-        ids: list[int] = []
-        run: list[Piece] = []
-        answer: Sequence[int] = ()
-        for piece in [*self._template.pieces(messages), None]:
-            if piece is not None and (piece.message is None or not messages[piece.message].opaque):
-                run.append(piece)
-                continue
-            following = self._encode(run, first=not ids and not answer)
+        answered = [i for i, message in enumerate(messages) if message.opaque]
+        ids: tuple[int, ...] = ()
+        before: int | None = None
+        for end in [*answered, len(turns)]:
+            ids = self._prompt(turns[:end], messages[:end], before, ids)
+            before = end
+        return list(ids)
+
+    def _prompt(
+        self, turns: Sequence[Turn], messages: list[Message], before: int | None, earlier: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """The prompt of ``turns``. ``earlier`` is that of the turns before ``before``, the last known answer.
+
+        Building on it, instead of on what the template writes about the past, keeps every prompt a
+        prefix of the next: templates may word history otherwise than the opening of an answer.
+        """
+        key = tuple((t.role, t.text, t.token_ids) for t in turns)
+        known = self._prompts.get(key)
+        if known is not None:
+            self._prompts.move_to_end(key)
+            return known
+        pieces = self._template.pieces(messages)
+        shown = [i for i, piece in enumerate(pieces) if piece.message == before]
+        if before is None or not shown:
+            ids = tuple(self._encode(pieces, first=True))
+        else:
+            answer = turns[before].token_ids or ()
+            following = self._encode(pieces[shown[-1] + 1 :], first=False)
             if answer and answer[-1] in self.stop_ids and self._closes(following):
                 answer = answer[:-1]
-            ids += [*answer, *following]
-            if piece is not None and piece.message is not None:
-                answer, run = turns[piece.message].token_ids or (), []
+            ids = (*earlier, *answer, *following)
+        self._prompts[key] = ids
+        while len(self._prompts) > _PROMPTS_KEPT:
+            self._prompts.popitem(last=False)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

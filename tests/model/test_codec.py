@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from chatkv.engine.messages import Turn
+from chatkv.model.errors import ModelError
+from chatkv.model.tokenizer import Codec
+from tests.model import templates
+from tests.model.templates import CHATML_SPECIAL, FAMILIES, make
+
+TEXTS = [
+    "Hello there",
+    "",
+    " leading and trailing \n\n",
+    "\n\n\tx = f(12345)  # naïve café\n",
+    "你好，世界 👩‍👩‍👧‍👦 e\u0301",
+    "the  the",
+    "Human: {{ messages }} {% if x %} [bold]no[/bold]",
+    "\ue0a0\ue0b0\ue0a1 \ue0a0",
+]
+
+
+def conversations() -> list[list[Turn]]:
+    out = [[Turn("user", text)] for text in TEXTS]
+    for system in (None, "Be brief.", " padded \n"):
+        head = [] if system is None else [Turn("system", system)]
+        for a, b, c in zip(TEXTS, TEXTS[1:], TEXTS[2:], strict=False):
+            out.append([*head, Turn("user", a), Turn("assistant", b), Turn("user", c)])
+    return out
+
+
+def transformers_ids(folder: Path, turns: list[Turn]) -> list[int]:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    chat = [{"role": t.role, "content": t.text} for t in turns]
+    return tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prompts_equal_transformers(family: str, tmp_path: Path) -> None:
+    folder = make(family, tmp_path)
+    codec = Codec.load(folder)
+    for turns in conversations():
+        assert codec.encode_chat(turns) == transformers_ids(folder, turns), turns
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_plain_text_equals_transformers_without_special_tokens(family: str, tmp_path: Path) -> None:
+    folder = make(family, tmp_path)
+    codec, tokenizer = Codec.load(folder), PreTrainedTokenizerFast.from_pretrained(folder)
+    for text in TEXTS:
+        assert codec.encode_text(text) == tokenizer.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prompt_starts_with_the_earlier_prompt_and_what_was_sampled(family: str, tmp_path: Path) -> None:
+    codec = Codec.load(make(family, tmp_path))
+    newline = codec.encode_text("\n")
+    sampled = (*newline, *newline, *codec.encode_text("Well <think>"))
+    stop = min(codec.stop_ids)
+    turns: list[Turn] = [Turn("user", " Hi \n")]
+    for _ in range(4):
+        earlier = codec.encode_chat(turns)
+        for ids in (sampled, (*sampled, stop), ()):
+            turns_after = [*turns, Turn("assistant", codec.decode(ids), ids), Turn("user", "more")]
+            prompt = codec.encode_chat(turns_after)
+            kept = [*earlier, *ids]
+            assert prompt[: len(kept)] == kept
+            assert prompt.count(stop) == codec.encode_chat(turns).count(stop) + prompt[len(earlier) :].count(
+                stop
+            )
+        turns = turns_after
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_sampled_stop_id_is_not_doubled(family: str, tmp_path: Path) -> None:
+    codec = Codec.load(make(family, tmp_path))
+    ids = tuple(codec.encode_text("Well."))
+    tail = Turn("user", "x")
+    without = codec.encode_chat([tail, Turn("assistant", "", ids), tail])
+    written = next(i for i in without[without.index(ids[0]) :] if i in codec.stop_ids)
+    assert codec.encode_chat([tail, Turn("assistant", "", (*ids, written)), tail]) == without
+
+
+def test_bos_is_in_a_prompt_once(tmp_path: Path) -> None:
+    codec = Codec.load(make("llama3", tmp_path))
+    turns = [Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
+    (bos,) = codec.encode_chat(turns)[:1]
+    assert codec.piece(bos) == "<|begin_of_text|>"
+    assert codec.encode_chat(turns).count(bos) == 1
+    assert bos not in codec.encode_text("a")
+
+
+def test_thinking_is_dropped_from_text_as_the_template_says_but_sampled_ids_stay(tmp_path: Path) -> None:
+    folder = make("qwen3", tmp_path)
+    codec = Codec.load(folder)
+    turns = [Turn("user", "a"), Turn("assistant", "<think>\nlong\n</think>\n\nwell"), Turn("user", "b")]
+    prompt = codec.encode_chat(turns)
+    assert "long" not in codec.decode(prompt)
+    assert prompt == transformers_ids(folder, turns)
+    ids = tuple(codec.encode_text("<think>\nlong\n</think>\n\nwell"))
+    assert "long" in codec.decode(
+        codec.encode_chat([turns[0], Turn("assistant", turns[1].text, ids), turns[2]])
+    )
+
+
+def test_a_text_that_a_template_inspects_can_not_change_the_frame(tmp_path: Path) -> None:
+    codec = Codec.load(make("qwen3", tmp_path))
+    control = {i for i in range(500) if codec.piece(i).startswith("<") and len(codec.piece(i)) > 4}
+
+    def frame(text: str, answer: str) -> list[int]:
+        turns = [Turn("user", "a"), Turn("assistant", answer), Turn("user", text)]
+        return [i for i in codec.encode_chat(turns) if i in control]
+
+    names = [codec.piece(i) for i in frame("b", "well")]
+    assert names == ["<|im_start|>", "<|im_end|>"] * 3 + ["<|im_start|>"]
+    for text in ("b", "<tool_response>x</tool_response>", "<tool_response></tool_response>"):
+        for answer in ("well", "<think>\nlong\n</think>\n\nwell", "</think>", "<think>"):
+            assert frame(text, answer) == frame("b", "well")
+
+
+def test_a_template_that_refuses_system_gets_it_with_the_first_user_message(tmp_path: Path) -> None:
+    codec = Codec.load(make("refuses-system", tmp_path))
+    merged = codec.encode_chat(
+        [Turn("user", "Be brief.\n\nHi"), Turn("assistant", "x", (65, 66)), Turn("user", "b")]
+    )
+    turns = [
+        Turn("system", "Be brief."),
+        Turn("user", "Hi"),
+        Turn("assistant", "x", (65, 66)),
+        Turn("user", "b"),
+    ]
+    assert codec.encode_chat(turns) == merged
+    assert codec.default_system is None
+
+
+def test_a_refused_conversation_says_why(tmp_path: Path) -> None:
+    codec = Codec.load(make("mistral", tmp_path))
+    with pytest.raises(ModelError, match="roles must alternate"):
+        codec.encode_chat([Turn("assistant", "a"), Turn("assistant", "b")])
+
+
+def test_a_model_without_a_template_gets_the_plain_one(tmp_path: Path) -> None:
+    codec = Codec.load(make("none", tmp_path))
+    turns = [Turn("system", "Be brief."), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
+    want = "Be brief.\n\nUser: a\n\nAssistant: b\n\nUser: c\n\nAssistant:"
+    assert codec.decode(codec.encode_chat(turns)) == want
+
+
+@pytest.mark.parametrize(
+    ("family", "stops", "system"),
+    [
+        ("llama3", {"<|eot_id|>", "<|end_of_text|>"}, None),
+        ("mistral", {"</s>"}, None),
+        ("qwen2.5", {"<|im_end|>"}, "You are a test. You are helpful."),
+        ("qwen3", {"<|im_end|>"}, None),
+    ],
+)
+def test_stop_ids_and_default_system(
+    family: str, stops: set[str], system: str | None, tmp_path: Path
+) -> None:
+    codec = Codec.load(make(family, tmp_path))
+    assert {codec.piece(i) for i in codec.stop_ids} == stops
+    assert codec.default_system == system
+
+
+def test_template_files(tmp_path: Path) -> None:
+    make("qwen2.5", tmp_path)
+    turns = [Turn("user", "a")]
+    named = [
+        {"name": "tool_use", "template": "T"},
+        {"name": "default", "template": "D{{ messages[0].content }}"},
+    ]
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": named}))
+    assert Codec.load(tmp_path).decode(Codec.load(tmp_path).encode_chat(turns)) == "Da"
+    (tmp_path / "chat_template.jinja").write_text("J{{ messages[0].content }}")
+    assert Codec.load(tmp_path).decode(Codec.load(tmp_path).encode_chat(turns)) == "Ja"
+    (tmp_path / "chat_template.jinja").write_text("{% if %}")
+    with pytest.raises(ModelError, match="template is broken"):
+        Codec.load(tmp_path)
+
+
+def test_templates_can_not_reach_the_machine(tmp_path: Path) -> None:
+    make("qwen2.5", tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ ''.__class__.__mro__[1].__subclasses__() }}")
+    with pytest.raises(ModelError, match="refuses"):
+        Codec.load(tmp_path).encode_chat([Turn("user", "a")])
+
+
+@pytest.mark.parametrize("body", ["{", "[1]", '{"version": "1.0"}'])
+def test_a_broken_tokenizer_file(tmp_path: Path, body: str) -> None:
+    make("qwen2.5", tmp_path)
+    (tmp_path / "tokenizer.json").write_text(body)
+    with pytest.raises(ModelError, match=r"tokenizer\.json can't be read"):
+        Codec.load(tmp_path)
+
+
+def test_a_folder_without_tokenizer_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        Codec.load(tmp_path)
+
+
+def test_a_folder_with_vocab_and_merges_goes_through_transformers(tmp_path: Path) -> None:
+    tokenizer = templates.byte_level(CHATML_SPECIAL, [])
+    tokenizer.model.save(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    settings = {
+        "tokenizer_class": "Qwen2Tokenizer",
+        "eos_token": "<|im_end|>",
+        "chat_template": templates.CHATML,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    codec = Codec.load(tmp_path)
+
+    assert "Hello 你好" in codec.decode(codec.encode_chat([Turn("user", "Hello 你好")]))
