@@ -57,8 +57,10 @@ def is_byte_level(tokenizer: Tokenizer) -> bool:
 class Detokenizer:
     """Incremental text of one answer: every ``push`` and the ``flush`` joined equal ``decode`` of all ids."""
 
-    def __init__(self, tokenizer: Tokenizer, token_bytes: TokenBytes | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, special: frozenset[int], token_bytes: TokenBytes | None) -> None:
+        """``special``: ids without text; ``token_bytes``: where the vocabulary is byte-level."""
         self._tokenizer = tokenizer
+        self._special = special
         self._bytes = token_bytes
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         # Without byte-level tokens: the ids of the last text (context for the decoder), and the ones since.
@@ -69,9 +71,11 @@ class Detokenizer:
         """The text that is certain now; empty while a character is incomplete or the token is special."""
         if self._bytes is not None:
             return self._utf8.decode(self._bytes[token_id])
-        self._pending.append(token_id)
         token = self._tokenizer.id_to_token(token_id)
-        if token is not None and _BYTE_TOKEN.fullmatch(token):
+        if token is None or token_id in self._special:
+            return ""
+        self._pending.append(token_id)
+        if _BYTE_TOKEN.fullmatch(token):
             # A run of byte tokens is decoded as a whole, valid or not: wait for its end.
             return ""
         return self._take()
@@ -88,7 +92,7 @@ class Detokenizer:
         if len(text) > len(before):
             self._context = self._pending
         else:
-            # Only special tokens came: keep what the next text must be decoded after.
+            # Nothing to show yet (a first space is stripped): the next text is decoded after it.
             self._context = self._context + self._pending
         self._pending = []
         return text[len(before) :]

@@ -54,10 +54,10 @@ class Codec:
         self._pattern = any_of(self._control)
         self._lstrip = {t.content for t in added.values() if t.lstrip}
         self._rstrip = {t.content for t in added.values() if t.rstrip}
-        self._special = {t.content for t in added.values() if t.special}
+        self._special_ids = frozenset(i for i, t in added.items() if t.special)
         self._bytes: TokenBytes | None = None
         if is_byte_level(tokenizer):
-            self._bytes = TokenBytes(tokenizer, (i for i, t in added.items() if t.special))
+            self._bytes = TokenBytes(tokenizer, self._special_ids)
         variables = source.special_tokens
         if source.template is None and not source.adds_bos:
             variables = variables | {"bos_token": ""}
@@ -140,7 +140,7 @@ class Codec:
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental decoder for one answer."""
-        return Detokenizer(self._tokenizer, self._bytes)
+        return Detokenizer(self._tokenizer, self._special_ids, self._bytes)
 
     def _encode(self, run: Iterable[Piece], first: bool) -> list[int]:
         """Ids of a run of pieces: control tokens in the template's parts, and the plain text between them.
@@ -186,9 +186,9 @@ class Codec:
         for piece in pieces:
             after = "" if piece.message == 1 else after + piece.text
         match = self._pattern.match(after.lstrip())
-        if match is None or match.group() == bos or match.group() not in self._special:
+        if match is None or match.group() == bos:
             return frozenset()
-        return frozenset({self._control[match.group()]})
+        return frozenset({self._control[match.group()]}) & self._special_ids
 
     def _default_system(self) -> str | None:
         try:
