@@ -15,10 +15,13 @@ KEPT = 6
 """Conversations kept mounted; going back to one of them is instant."""
 
 WELCOME = """\
-Ask anything below. What this session shares with others is read from the KV cache, not computed again:
-watch it in the tree.
+Ask anything below.
 
-ctrl+n new session   ctrl+o fork this one   f1 all keys"""
+What a session shares with others is not computed again: it is read from the KV cache. Watch the tree.
+
+ctrl+n  new session
+ctrl+o  fork this one
+f1      all keys"""
 
 
 def short_name(model: str) -> str:

@@ -75,6 +75,7 @@ class Prompt(TextArea):
 
     def load(self, text: str) -> None:
         """Replace the text; a very long one is folded like a paste. The cursor goes to its end."""
+        text = printable(text)
         self._pastes.clear()
         self.text = self._fold(text) if len(text) > LARGE_PASTE else text
         self.move_cursor(self.document.end)
