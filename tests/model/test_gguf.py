@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from chatkv.model.config import DecoderConfig
+from chatkv.model.decoder import Decoder
+from chatkv.model.errors import ModelError
+from chatkv.model.gguf import convert
+from tests.model.gguf_files import as_bf16, write_gguf
+from tests.model.tiny import Requests, full_logits
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def converted(path: Path, folder: Path) -> Path:
+    folder.mkdir()
+    convert(path, folder, lambda fraction: None)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["llama", "llama-tied-one-kv-head", "mistral", "qwen2", "qwen3"])
+def test_weights_come_out_as_they_went_in(name: str, tmp_path: Path) -> None:
+    model = write_gguf(tmp_path / "m.gguf", name)
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    weights, want = load_file(folder / "model.safetensors"), as_bf16(model)
+    if model.config.tie_word_embeddings:
+        want.pop("lm_head.weight")
+    assert weights.keys() == want.keys()
+    for key in want:
+        assert torch.equal(weights[key], want[key]), key
+
+
+@pytest.mark.parametrize("name", ["llama", "llama-tied-one-kv-head", "mistral", "qwen2", "qwen3"])
+def test_the_folder_loads_here_and_in_transformers(name: str, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", name)
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    requests = Requests(Decoder.load(folder, torch.float32), 16, 2)
+    logits = requests.step({requests.open(8): PROMPT})[0]
+    torch.testing.assert_close(logits, full_logits(theirs, PROMPT)[-1], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16"])
+def test_quantised_weights_are_unpacked_and_rounded_to_bf16(kind: str, tmp_path: Path) -> None:
+    quantised = gguf.GGMLQuantizationType[kind]
+    # Heads of 32: the rows of o_proj then hold whole blocks of 32.
+    model = write_gguf(tmp_path / "m.gguf", "llama-wide-heads", quantised=quantised)
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    rows = model.state_dict()["model.layers.0.self_attn.o_proj.weight"].numpy()
+    want = gguf.quants.dequantize(gguf.quants.quantize(rows, quantised), quantised)
+    got = load_file(folder / "model.safetensors")["model.layers.0.self_attn.o_proj.weight"]
+    assert torch.equal(got, torch.from_numpy(np.array(want, dtype=np.float32)).to(torch.bfloat16))
+
+
+def transformers_weights(file: Path, folder: Path) -> dict[str, torch.Tensor]:
+    """transformers' own reading of a GGUF file, for the architecture that ``folder`` has the config of."""
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    return load_gguf_checkpoint(
+        str(file), return_tensors=True, model_to_load=model, torch_dtype=torch.bfloat16
+    )["tensors"]
+
+
+def test_weights_are_those_of_transformers_own_reading(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", "llama-wide-heads", quantised=gguf.GGMLQuantizationType.Q4_1)
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    weights = load_file(folder / "model.safetensors")
+    theirs = transformers_weights(tmp_path / "m.gguf", folder)
+    assert weights.keys() == theirs.keys()
+    for key, tensor in weights.items():
+        assert torch.equal(tensor, theirs[key].to(torch.bfloat16)), key
+
+
+@pytest.mark.nightly
+@pytest.mark.model
+def test_the_real_weights_are_those_of_transformers_own_reading(smollm2_folder: Path) -> None:
+    (file,) = smollm2_folder.glob("*.gguf")
+    weights = load_file(smollm2_folder / "model.safetensors")
+    theirs = transformers_weights(file, smollm2_folder)
+    for key, tensor in weights.items():
+        assert torch.equal(tensor, theirs[key].to(torch.bfloat16)), key
+
+
+def test_progress_reaches_the_end(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf")
+    (tmp_path / "out").mkdir()
+    seen: list[float] = []
+    convert(tmp_path / "m.gguf", tmp_path / "out", seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_config_out_of_the_metadata(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", "qwen3")
+    config = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out"))
+    assert (config.num_layers, config.num_heads, config.num_kv_heads, config.head_dim) == (3, 6, 2, 16)
+    assert (config.hidden, config.intermediate, config.vocab, config.max_position) == (48, 80, 97, 256)
+    assert config.qk_norm
+    assert not config.qkv_bias
+
+
+def test_linear_rope(tmp_path: Path) -> None:
+    extra = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}
+    write_gguf(tmp_path / "m.gguf", extra=extra)
+    rope = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).rope
+    assert (rope.kind, rope.factor) == ("linear", 4.0)
+
+
+@pytest.mark.parametrize("factor", [8.0, 32.0])
+def test_llama3_rope_is_told_from_its_divisors(factor: float, tmp_path: Path) -> None:
+    parameters = {
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = LlamaConfig(hidden_size=48, num_attention_heads=6, head_dim=16, rope_parameters=parameters)
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    plain = 1.0 / 10000.0 ** (torch.arange(0, 16, 2) / 16)
+    write_gguf(
+        tmp_path / "m.gguf", tensors={"rope_freqs.weight": (plain / scaled).numpy().astype(np.float32)}
+    )
+    rope = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).rope
+    assert (rope.kind, rope.factor, rope.original_max_position) == ("llama3", factor, 8192)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"extra": {"llama.rope.scaling.type": "yarn"}}, "'yarn' is not supported"),
+        ({"tensors": {"rope_freqs.weight": np.full(8, 7, np.float32)}}, "rope_freqs"),
+        ({"tensors": {"blk.0.ffn_gate_exps.weight": np.zeros((4, 4), np.float32)}}, "ffn_gate_exps.*mixture"),
+        ({"pre": "falcon"}, "pre-tokenizer 'falcon' is not supported; only default"),
+    ],
+)
+def test_what_is_unsupported_is_named(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", **options)
+    with pytest.raises(ModelError, match=says):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+def test_an_unsupported_architecture(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "mamba")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ModelError, match="'mamba' is not supported; use one of llama, qwen2, qwen3"):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "whole.gguf")
+    whole = (tmp_path / "whole.gguf").read_bytes()
+    for i, content in enumerate([b"", b"GGUF", b"PK\x03\x04 zip", whole[:40], whole[:5000], whole[:-4000]]):
+        (tmp_path / "m.gguf").write_bytes(content)
+        with pytest.raises(ModelError, match="GGUF file") as caught:
+            converted(tmp_path / "m.gguf", tmp_path / f"out{i}")
+        assert "\n" not in str(caught.value)
+
+
+def test_metadata_may_be_missing(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_head_count(4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(ModelError, match=r"llama\.embedding_length is missing"):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
