@@ -35,8 +35,8 @@ class RadixTreeView(ScrollView, can_focus=True):
         overflow-y: auto;
         scrollbar-size-vertical: 1;
     }}
-    RadixTreeView > .tree--guide {{ color: $text-muted; }}
-    RadixTreeView > .tree--stats {{ color: $text-muted; }}
+    RadixTreeView > .tree--guide {{ color: $kv-free; }}
+    RadixTreeView > .tree--stats {{ color: $kv-idle; }}
     RadixTreeView > .tree--path {{ text-style: bold; }}
     RadixTreeView > .tree--cursor {{ text-style: reverse; }}
     {look_css("RadixTreeView")}

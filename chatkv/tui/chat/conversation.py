@@ -13,8 +13,7 @@ from textual.message import Message as TextualMessage
 from textual.widgets import Static
 
 from chatkv.chat.tree import Message
-from chatkv.text import one_line
-from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, UserView
+from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
@@ -56,7 +55,7 @@ class ConversationView(VerticalScroll):
         Binding("e", "app.edit", "Edit", show=False),
     ]
 
-    def __init__(self, session: Session, who: str) -> None:
+    def __init__(self, session: Session, who: str, welcome: str) -> None:
         super().__init__()
         self.session = session
         self.who = who
@@ -69,14 +68,14 @@ class ConversationView(VerticalScroll):
         # At least as tall as the view: a followed view puts shorter content at the bottom.
         self._list = Vertical(classes="list")
         self._earlier = Earlier("", markup=False)
-        self._empty = Static("", classes="empty", markup=False)
+        self._system = SystemView(session.conversation.system or "")
+        self._empty = Static(welcome, classes="empty", markup=False)
         self._lock = asyncio.Lock()
-        self.welcome = ""
 
     async def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
         await self.mount(self._list)
-        await self._list.mount(self._earlier, self._empty)
+        await self._list.mount(self._earlier, self._system, self._empty)
         self.anchor()
 
     @property
@@ -199,9 +198,5 @@ class ConversationView(VerticalScroll):
         self._earlier.display = first > 0
         if first > 0:
             self._earlier.update(f"▲ {first} earlier messages · click, or g twice")
-        system = self.session.conversation.system
-        lines = [f"system: {one_line(system, 300)}"] if system and first == 0 else []
-        if not path and self.session.running is None and self._notice is None:
-            lines.append(self.welcome)
-        self._empty.display = bool(lines)
-        self._empty.update("\n\n".join(lines))
+        self._system.display = first == 0 and bool(self.session.conversation.system)
+        self._empty.display = not path and self.session.running is None and self._notice is None

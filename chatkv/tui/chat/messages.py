@@ -65,6 +65,23 @@ class UserView(MessageView):
         yield Static(Content(self._text), classes="said", markup=False)
 
 
+class SystemView(MessageView):
+    """The system prompt, in short."""
+
+    DEFAULT_CSS = """
+    SystemView > .said { color: $text-muted; text-style: italic; }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = one_line(text, 160)
+
+    def compose(self) -> ComposeResult:
+        """Its parts."""
+        yield Static("system", classes="who", markup=False)
+        yield Static(Content(self._text), classes="said", markup=False)
+
+
 class NoticeView(MessageView):
     """A question that got no answer, or an answer that ended badly, and what to do about it."""
 
@@ -93,6 +110,8 @@ class AnswerView(MessageView):
 
     DEFAULT_CSS = """
     AnswerView > .who { color: $success; text-style: bold; }
+    AnswerView MarkdownFence { margin: 0 0 1 0; }
+    AnswerView MarkdownFence > Label { padding: 0 1; }
     AnswerView Markdown { padding: 0; margin: 0; background: transparent; }
     """
 

@@ -34,7 +34,7 @@ class ChatPane(Container):
     """Shows one session at a time. ``show`` switches, ``sync`` follows."""
 
     DEFAULT_CSS = """
-    ChatPane { border: round $panel-lighten-2; border-title-color: $text-muted; }
+    ChatPane { border: round $foreground 30%; border-title-color: $text-muted; }
     ChatPane:focus-within { border: round $accent; border-title-color: $accent; }
     ChatPane { border-subtitle-color: $warning; }
     """
@@ -61,8 +61,7 @@ class ChatPane(Container):
         if view is not None:
             self._views.remove(view)
         else:
-            view = ConversationView(session, self._who)
-            view.welcome = WELCOME
+            view = ConversationView(session, self._who, WELCOME)
             await self.mount(view)
         focused = self.view is not None and self.view.has_focus
         for other in self._views:

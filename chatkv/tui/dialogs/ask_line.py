@@ -24,7 +24,7 @@ class AskLine(ModalScreen[str | None]):
         width: 60; max-width: 95%; height: auto; border: round $accent; background: $surface;
         padding: 0 1; border-title-color: $accent;
     }
-    AskLine Input { border: none; height: 1; background: $panel; padding: 0 1; }
+    AskLine Input, AskLine Input:focus { border: none; height: 1; background: $panel; padding: 0 1; }
     AskLine .keys { color: $text-muted; margin: 1 0 0 0; }
     """
 

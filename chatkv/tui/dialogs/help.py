@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widget import Widget
+
+_KEYS = 20
 
 HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -75,6 +79,34 @@ GLYPHS = (
 )
 
 
+class KeyTable(Widget):
+    """Keys on the left, what they do on the right, wrapped under itself."""
+
+    DEFAULT_CSS = """
+    KeyTable { height: auto; }
+    """
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Lines at this width."""
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        """As drawn now."""
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def _lines(self, width: int) -> list[Content]:
+        lines: list[Content] = []
+        for title, keys in HELP:
+            lines.append(Content(title).stylize("bold $accent"))
+            for key, what in keys:
+                for at, piece in enumerate(wrap(what, max(10, width - _KEYS - 2))):
+                    lines.append(Content.assemble(f"  {'' if at else key:<{_KEYS}}", (piece, "$text-muted")))
+        lines.append(Content("Nodes and blocks").stylize("bold $accent"))
+        marks = [Content(f"{glyph} {word}   ").stylize(f"${colour}") for glyph, word, colour in GLYPHS]
+        lines += [Content.assemble("  ", *marks[:3]), Content.assemble("  ", *marks[3:])]
+        return lines
+
+
 class Help(ModalScreen[None]):
     """Escape, f1, ? or q closes it."""
 
@@ -94,21 +126,7 @@ class Help(ModalScreen[None]):
         with VerticalScroll() as box:
             box.border_title = "Keys"
             box.border_subtitle = "esc closes"
-            yield Static(self.content(), markup=False)
-
-    @staticmethod
-    def content() -> Content:
-        """The whole text."""
-        parts: list[Content] = []
-        for title, keys in HELP:
-            parts.append(Content(f"{title}\n").stylize("bold $accent"))
-            for key, what in keys:
-                parts.append(Content.assemble((f"  {key:<20} ", "$text"), (f"{what}\n", "$text-muted")))
-        parts.append(Content("Nodes and blocks\n").stylize("bold $accent"))
-        parts.append(Content("  "))
-        for glyph, word, colour in GLYPHS:
-            parts.append(Content.assemble((f"{glyph} {word}", f"${colour}"), "   "))
-        return Content("").join(parts)
+            yield KeyTable()
 
     def action_close(self) -> None:
         """Close."""
