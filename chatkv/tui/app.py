@@ -138,6 +138,7 @@ class ChatkvApp(SessionActionsApp):
             ("Sessions", "ctrl+s · filter, open, rename, delete", self.action_sessions),
             ("Fork this session", "ctrl+o · share everything up to here", self.action_fork),
             ("Rename this session", "f2", self.action_rename),
+            ("System prompt", "what the model is told before everything else", self.action_system),
             ("Delete this session", "asks first", self.action_delete),
             ("Undo delete", "bring back the session deleted last", self.action_undelete),
             ("Answer again", "ctrl+r", self.action_regenerate),

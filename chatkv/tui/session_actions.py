@@ -5,13 +5,16 @@ from __future__ import annotations
 from textual import on
 
 from chatkv.chat.tree import NAME_LIMIT
-from chatkv.text import one_line
+from chatkv.text import one_line, printable
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.dialogs.ask_line import AskLine
 from chatkv.tui.dialogs.confirm import Confirm
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.picker import SessionPicker
 from chatkv.tui.spine import SpineApp
+
+SYSTEM_LIMIT = 4_000
+"""Characters of a system prompt that is typed in."""
 
 
 class SessionActionsApp(SpineApp):
@@ -55,6 +58,22 @@ class SessionActionsApp(SpineApp):
             self.main.changed()
 
         self.push_screen(AskLine("Rename session", one_line(session.name, NAME_LIMIT), NAME_LIMIT), done)
+
+    def action_system(self) -> None:
+        """Ask for the session's system prompt. New sessions start with the current one's."""
+        session = self.book.current
+
+        async def done(text: str | None) -> None:
+            if text not in (None, now) and not session.running:
+                self.attempt(lambda: self.book.set_system(session, text or ""))
+                await self.main.chat.forget(session)
+                await self.main.show_session(self.book.current)
+
+        if session.running:
+            self.report("the system prompt can't change while an answer runs; esc stops it")
+            return
+        now = printable(session.conversation.system or "").replace("\n", " ")
+        self.push_screen(AskLine("System prompt (empty: the model's own)", now, SYSTEM_LIMIT), done)
 
     def action_delete(self, key: str = "") -> None:
         """Ask, then delete."""

@@ -56,7 +56,7 @@ async def test_the_system_prompt_comes_first(tmp_path: Path) -> None:
     store.create("with system", "Be brief.")
     bench = Bench(tmp_path)
     async with bench.run():
-        assert "system  Be brief." in bench.screen_text
+        assert "system Be brief." in bench.screen_text
         await bench.ask("hi")
         assert bench.engine.requests[0].turns[0] == Turn("system", "Be brief.")
 

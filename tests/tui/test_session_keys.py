@@ -255,3 +255,23 @@ async def test_more_sessions_than_are_kept_mounted(tmp_path: Path) -> None:
         assert len(bench.app.main.query("ConversationView")) <= 6
         await bench.press("alt+1")
         assert "You said: session 0" in bench.screen_text
+
+
+async def test_a_system_prompt_is_kept_shared_with_new_sessions_and_sent(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        bench.app.action_system()
+        await bench.settle()
+        await bench.press(*"Be brief.", "enter")
+        assert "system Be brief." in bench.screen_text
+        await bench.ask("one")
+        await bench.press("ctrl+n")
+        assert "system Be brief." in bench.screen_text
+        await bench.ask("two")
+        assert [r.turns[0].text for r in bench.engine.requests] == ["Be brief.", "Be brief."]
+        bench.app.action_system()
+        await bench.settle()
+        await bench.press("ctrl+u", "enter")
+        assert "system Be brief." not in bench.screen_text
+    conversations, _ = SessionStore(tmp_path / "sessions").load_all()
+    assert [c.system for c in conversations] == ["Be brief.", None]

@@ -61,12 +61,17 @@ class SessionBook:
         session.unread = False
 
     def new(self) -> Session:
-        """An empty session, made current. One that is still empty is used again."""
+        """An empty session with the current one's system prompt, made current.
+
+        An unused one is used again.
+        """
+        system = self.current.conversation.system
         for session in self.sessions:
             if session.head is None and not session.stored and not session.draft and not session.running:
+                session.conversation.system = system
                 self.switch(session)
                 return session
-        session = self._open(Conversation(system=self._system))
+        session = self._open(Conversation(system=system))
         self.sessions.append(session)
         self.switch(session)
         return session
@@ -160,6 +165,13 @@ class SessionBook:
             self._store.rename(session.conversation, name)
         else:
             session.conversation = Conversation(name=name, system=session.conversation.system)
+
+    def set_system(self, session: Session, text: str) -> None:
+        """Give it a system prompt; blank text: none. Raises ChatError where it can't be saved."""
+        system = text.strip() or None
+        session.conversation.system = system
+        if session.stored:
+            self._store.set_system(session.conversation, system)
 
     def fork(self, session: Session) -> Session | None:
         """A new session with the messages up to the head, made current; None without a message to fork at."""

@@ -54,7 +54,9 @@ class SessionPicker(ModalScreen[str | None]):
         width: 76; max-width: 95%; height: 80%; max-height: 30;
         border: round $accent; background: $surface; padding: 0 1; border-title-color: $accent;
     }
-    SessionPicker Input, SessionPicker Input:focus { border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0; }
+    SessionPicker Input, SessionPicker Input:focus {
+        border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0;
+    }
     SessionPicker OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
     SessionPicker OptionList > .option-list--option { padding: 0; }
     SessionPicker .keys { height: 1; color: $text-muted; }
