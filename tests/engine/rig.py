@@ -1,0 +1,141 @@
+"""Engines for tests: tiny random models whose "text" is token ids written as numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.core import EngineCore
+from chatkv.engine.messages import Finished, GenerateRequest, Sampling, Turn
+from chatkv.engine.outbox import Outbox
+from chatkv.engine.runner import Runner
+from chatkv.kvcache.cache import KVCache
+from chatkv.kvcache.events import EventLog
+from chatkv.kvcache.none_cache import NoneCache
+from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.model.decoder import Decoder
+from chatkv.scheduler.scheduler import Scheduler
+
+
+class NumberDetokenizer:
+    def push(self, token: int) -> str:
+        return f"{token} "
+
+    def flush(self) -> str:
+        return ""
+
+
+class NumberCodec:
+    """Stands in for ``Codec`` where a model has no tokenizer: text is ids separated by spaces."""
+
+    stop_ids: frozenset[int] = frozenset()
+    default_system = None
+
+    def encode_chat(self, turns: Sequence[Turn]) -> list[int]:
+        ids: list[int] = []
+        for turn in turns:
+            ids += list(turn.token_ids) if turn.token_ids is not None else [int(n) for n in turn.text.split()]
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(str(i) for i in ids)
+
+    def detokenizer(self) -> NumberDetokenizer:
+        return NumberDetokenizer()
+
+
+CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "none": NoneCache}
+
+
+class Rig:
+    """An engine over ``decoder``, stepped by hand, with the integrity of its cache checked each time."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        codec: Any = None,
+        *,
+        cache: str = "radix",
+        num_blocks: int = 64,
+        block_size: int = 4,
+        max_batch_tokens: int = 64,
+        max_context: int = 10_000,
+        strict: bool = False,
+    ) -> None:
+        self.outbox = Outbox()
+        self.cache = CACHES[cache](
+            num_blocks, block_size, strict=strict, log=EventLog(self.outbox.events.append)
+        )
+        scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens)
+        runner = Runner(decoder, TorchBackend(), num_blocks, block_size)
+        self.core = EngineCore(
+            self.cache, scheduler, runner, codec or NumberCodec(), max_context, self.outbox
+        )
+        self.events: list[Any] = []
+        self.texts: dict[int, str] = {}
+        self.finished: dict[int, Finished] = {}
+        self.next_id = 1
+
+    def ask(self, turns: Sequence[Turn], session: str = "s", **sampling: Any) -> int:
+        id, self.next_id = self.next_id, self.next_id + 1
+        request = GenerateRequest(session, tuple(turns), Sampling(**sampling))
+        self.core.add(id, request, time.perf_counter())
+        self.take()
+        return id
+
+    def ask_ids(self, ids: Sequence[int], session: str = "s", **sampling: Any) -> int:
+        return self.ask([Turn("user", " ".join(map(str, ids)))], session, **sampling)
+
+    def step(self) -> None:
+        self.core.step()
+        self.cache.check_integrity()
+        self.take()
+
+    def take(self) -> None:
+        batch = self.outbox.drain()
+        if batch is None:
+            return
+        self.events += batch.events
+        for delta in batch.deltas:
+            self.texts[delta.request] = self.texts.get(delta.request, "") + delta.text
+        for done in batch.finished:
+            assert done.request not in self.finished, "finished twice"
+            self.finished[done.request] = done
+            assert self.texts.get(done.request, "") == done.text
+
+    def run(self) -> None:
+        steps = 0
+        while self.core.has_work:
+            self.step()
+            steps += 1
+            assert steps < 100_000
+        assert self.cache.protected == 0
+
+    def answer(self, ids: Sequence[int], **sampling: Any) -> Finished:
+        id = self.ask_ids(ids, **sampling)
+        self.run()
+        return self.finished[id]
+
+
+def expected(model: transformers.PreTrainedModel, prompt: Sequence[int], tokens: int) -> list[int]:
+    """What transformers' own generate answers, greedily and without an end."""
+    with torch.inference_mode():
+        out = model.generate(
+            torch.tensor([list(prompt)]),
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    return out[0, len(prompt) :].tolist()
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> Decoder:
+    return Decoder.load(folder, dtype)
