@@ -18,6 +18,7 @@ def check_tree(tree: RadixTree, num_blocks: int) -> npt.NDArray[np.bool_]:
     for namespace, root in tree.roots.items():
         if not root.children or root.namespace != namespace:
             raise IntegrityError(f"the root of namespace {namespace!r} has no children or another name")
+        _check_order(tree, root)
     for node in tree.walk():
         _check_node(tree, node)
         if seen[node.blocks].any() or len(np.unique(node.blocks)) != len(node.blocks):
@@ -55,5 +56,9 @@ def _check_node(tree: RadixTree, node: Node) -> None:
         raise IntegrityError(f"{name} is in namespace {node.namespace!r}, its parent is not")
     if node.locks < 0 or (parent.parent is not None and parent.locks < node.locks):
         raise IntegrityError(f"{name} has {node.locks} locks, its parent {parent.locks}")
+    _check_order(tree, node)
+
+
+def _check_order(tree: RadixTree, node: Node) -> None:
     if tree.ordered and sorted(node.children) != node.order:
-        raise IntegrityError(f"{name}: the sorted keys differ from the children")
+        raise IntegrityError(f"node {node.id}: the sorted keys differ from the children")

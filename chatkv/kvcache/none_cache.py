@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
-from chatkv.kvcache.cache import KVCache, Opened, blocks_for
+from chatkv.kvcache.cache import KVCache, Opened, blocks_for, token_ids
 from chatkv.kvcache.events import Int32Array
 from chatkv.kvcache.table import Row
 
@@ -21,7 +21,8 @@ class NoneCache(KVCache):
         return 0
 
     def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
-        """Always 0."""
+        """Always 0, for any prompt that is one."""
+        token_ids(prompt)
         return 0
 
     def clear(self) -> bool:

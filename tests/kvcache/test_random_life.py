@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import EventLog
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
-
-
-class Memory:
-    """Stands in for the KV: what each slot of each block holds (the token and all before it, hashed)."""
-
-    def __init__(self, num_blocks: int, block_size: int) -> None:
-        self.slots = np.zeros((num_blocks, block_size), dtype=np.int64)
-
-
-def content(tokens: list[int]) -> list[int]:
-    out, h = [], 7
-    for t in tokens:
-        h = hash((h, t))
-        out.append(h)
-    return out
+from tests.kvcache.memory import Memory, content
 
 
 def drive(cache: KVCache, steps: int, seed: int) -> int:
     """Random opens, chunked writes, decodes, closes; every read must find what was written."""
     rng = random.Random(seed)
     size = cache.block_size
-    memory = Memory(cache.num_blocks, size)
+    memory = Memory(cache)
     live: dict[int, list[int]] = {}
     targets: dict[int, int] = {}
     next_id, reused = 0, 0
@@ -51,8 +36,7 @@ def drive(cache: KVCache, steps: int, seed: int) -> int:
                 assert (cache.free, cache.evictable) == before
                 assert next_id not in cache.rows
             else:
-                for copy in opened.copies:
-                    memory.slots[copy.target, : copy.tokens] = memory.slots[copy.source, : copy.tokens]
+                memory.copy(opened.copies)
                 assert opened.cached < len(prompt)
                 reused += opened.cached
                 live[next_id] = prompt
@@ -69,10 +53,7 @@ def drive(cache: KVCache, steps: int, seed: int) -> int:
                 cache.close(request, "preempted")
                 del live[request]
             else:
-                blocks = cache.row(request).blocks.array
-                values = content([hash(cache.row(request).namespace), *tokens])[1:]
-                for i in range(done, upto):
-                    memory.slots[blocks[i // size], i % size] = values[i]
+                memory.write(request, done, content(tokens, cache.row(request).namespace)[done:upto])
                 cache.commit(request, tokens[done:upto])
         else:
             request = rng.choice(list(live))
@@ -81,10 +62,9 @@ def drive(cache: KVCache, steps: int, seed: int) -> int:
         cache.check_integrity()
         for request, tokens in live.items():
             row = cache.row(request)
-            values = content([hash(row.namespace), *tokens])[1:]
-            blocks = row.blocks.array
-            got = [int(memory.slots[blocks[i // size], i % size]) for i in range(len(row.tokens))]
-            assert got == values[: len(got)], f"request {request} reads KV that is not its own"
+            got = memory.read(request)
+            expected = content(tokens, row.namespace)[: len(row.tokens)]
+            assert got == expected, f"request {request} reads KV that is not its own"
             assert row.tokens.array.tolist() == tokens[: len(got)]
     for request in list(live):
         cache.close(request, "finished")
