@@ -81,6 +81,7 @@ class Rig:
         self.texts: dict[int, str] = {}
         self.finished: dict[int, Finished] = {}
         self.next_id = 1
+        self.take()
 
     def ask(self, turns: Sequence[Turn], session: str = "s", **sampling: Any) -> int:
         id, self.next_id = self.next_id, self.next_id + 1
