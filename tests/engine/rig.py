@@ -129,6 +129,7 @@ def expected(model: transformers.PreTrainedModel, prompt: Sequence[int], tokens:
     with torch.inference_mode():
         out = model.generate(
             torch.tensor([list(prompt)]),
+            attention_mask=torch.ones(1, len(prompt)),  # id 0 may be sampled, and is no padding
             max_new_tokens=tokens,
             min_new_tokens=tokens,
             do_sample=False,
