@@ -158,8 +158,7 @@ def _prefill(
     kv_heads = kv.shape[3]
     group = heads // kv_heads
     gathered = _gather(kv, plan.pages, 1)[:, 0, : plan.length]
-    k = gathered[0].permute(1, 2, 0).contiguous()
-    v = gathered[1].transpose(0, 1).contiguous()
+    k, v = gathered.transpose(1, 2).contiguous()
     scaled = (q * (1 / math.sqrt(head_dim))).view(rows, kv_heads, group, head_dim).permute(1, 2, 0, 3)
     target = out.view(rows, kv_heads, group, head_dim).permute(1, 2, 0, 3)
     cached = plan.length - rows
@@ -167,7 +166,7 @@ def _prefill(
         stop = min(start + TILE, rows)
         size, seen = stop - start, cached + stop
         tile = scaled[:, :, start:stop].reshape(kv_heads, group * size, head_dim)
-        scores = torch.bmm(tile, k[:, :, :seen])
+        scores = torch.bmm(tile, k[:, :seen].transpose(1, 2))
         diagonal = scores.view(kv_heads, group, size, seen)[..., seen - size :]
         diagonal.masked_fill_(causal[:size, :size], -math.inf)
         weighted = torch.bmm(torch.softmax(scores, dim=-1), v[:, :seen])
