@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chatkv.kvcache import wire
+from chatkv.kvcache.block_hash import block_hash
 from chatkv.kvcache.check import check_tree
 from chatkv.kvcache.errors import IntegrityError
 from chatkv.kvcache.events import CacheCleared, Event, EventLog, NodeSplit
@@ -18,7 +19,7 @@ from chatkv.kvcache.node import Node
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix import RadixTree
 from chatkv.kvcache.radix_cache import RadixCache
-from chatkv.kvcache.wire import AllBlocksCleared, BlockRemoved, BlockStored, WireEncoder, block_hash
+from chatkv.kvcache.wire import AllBlocksCleared, BlockRemoved, BlockStored, WireEncoder
 from tests.kvcache.trees import Slots, gone, ids, node_of, put, shape, snapshot
 
 

@@ -198,7 +198,7 @@ class AnyOrder(RuleBasedStateMachine):
         if chance == 7:  # not too often: most is to be seen in a cache that is full
             assert self.cache.clear() == self.twin.clear() == (not self.live)
 
-    @precondition(lambda self: isinstance(self.cache, RadixCache) and self.cache.tree.total_blocks)
+    @precondition(lambda self: isinstance(self.cache, RadixCache) and self.cache.tree.total_blocks > 0)
     @rule(pick=PICK, pinned=st.booleans())
     def pin(self, pick: int, pinned: bool) -> None:
         assert isinstance(self.cache, RadixCache)
@@ -270,5 +270,5 @@ TestAnyOrder.settings = settings(max_examples=130, stateful_step_count=100, dead
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-class TestAnyOrderAtLength(AnyOrder.TestCase):  # type: ignore[misc,name-defined]
+class TestAnyOrderAtLength(AnyOrder.TestCase):  # type: ignore[misc,valid-type]
     settings = settings(max_examples=1000, stateful_step_count=100, deadline=None)

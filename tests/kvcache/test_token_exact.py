@@ -6,8 +6,9 @@ import pytest
 
 from chatkv.kvcache.cache import Copy
 from chatkv.kvcache.events import BlocksFreed, NodeEvicted, NodeExtended, NodeStored, RowRepointed
+from chatkv.kvcache.radix import RadixTree
 from tests.kvcache.lives import Watched
-from tests.kvcache.trees import ids, node_of
+from tests.kvcache.trees import Slots, ids, node_of, put
 
 A = list(range(100, 140))
 B = list(range(200, 240))
@@ -208,3 +209,15 @@ def test_a_preempted_row_leaves_no_tail() -> None:
     life.compute(1, A[:10])
     life.close(1, "preempted")
     assert life.nodes == [(A[:8], 0)]
+
+
+def test_a_tail_that_is_locked_is_not_superseded() -> None:
+    tree, slots = RadixTree(4, strict=False), Slots()
+    upper = put(tree, slots, A[:4]).node
+    tail = tree.store_tail(upper, ids(*A[4:6]), 90).node
+    tree.lock(tail)
+    assert len(tree.store(upper, ids(*A[4:8]), ids(91)).dropped) == 0
+    assert sorted(node.tokens.tolist() for node in tree.walk()) == [A[:4], A[4:6], A[4:8]]
+    tree.unlock(tail)
+    assert sorted(tree.evict(3).blocks.tolist()) == [0, 90, 91]
+    assert tree.total_tokens == 0
