@@ -297,7 +297,7 @@ class CacheCleared(Event):
 
 
 E = TypeVar("E", bound=Event)
-Sink = Callable[[Event], None]
+Sink = Callable[[Event], object]
 
 
 class EventLog:
