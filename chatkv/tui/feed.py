@@ -41,6 +41,7 @@ class Feed:
             return
         self._latest = events[-1].seq
         if self._frozen:
+            self.dirty = True
             self._held.append((tuple(events), wall))
         else:
             self._fold(events, wall)

@@ -58,7 +58,8 @@ class LoadLine(Widget):
 
     def show(self, loading: Loading, ready: bool, failed: str) -> None:
         """``failed`` is the engine's own line, empty while all is well."""
-        self.set_class(ready and not failed, "gone")
+        gone = ready and not failed
+        self.set_class(gone, "gone")
         self.set_class(bool(failed), "failed")
         line = printable(f"✗ {failed}") if failed else self._progress(loading)
         if line != self._line:

@@ -26,8 +26,9 @@ from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.status import status_of
 
-FRAME_S = 1 / 15
-"""Panes are repainted at most this often, however many steps the engine makes."""
+CHAT_S = 1 / 15
+CACHE_S = 1 / 6
+"""The chat and the cache panes are drawn at most this often, however many steps the engine makes."""
 
 
 class MainScreen(ArrangedScreen):
@@ -78,7 +79,8 @@ class MainScreen(ArrangedScreen):
         """The first frame is empty; the app fills it once it is up."""
         self.prompt.focus()
         self.cache.name_sessions(self._name_of)
-        self.set_interval(FRAME_S, self.draw)
+        self.set_interval(CHAT_S, self.draw_chat)
+        self.set_interval(CACHE_S, self.draw_cache)
 
     # Drawing
 
@@ -94,17 +96,20 @@ class MainScreen(ArrangedScreen):
         self.desk.feed.dirty = True
         self.changed()
 
-    async def draw(self) -> None:
-        """Bring the screen in line with the desk, if anything changed."""
-        desk = self.desk
-        if not (self._dirty or desk.feed.dirty or desk.book.running):
-            return
-        self._dirty = False
-        await self.chat.sync()
-        self._draw_lines()
-        if desk.feed.dirty:
-            desk.feed.dirty = False
-            self._draw_cache()
+    async def draw_chat(self) -> None:
+        """Bring the conversation and the lines in line with the desk, if anything changed."""
+        if self._dirty or self.desk.book.running:
+            self._dirty = False
+            await self.chat.sync()
+            self._draw_lines()
+
+    def draw_cache(self) -> None:
+        """Bring the cache panes in line with the feed, if it changed."""
+        feed = self.desk.feed
+        if feed.dirty:
+            feed.dirty = False
+            self.cache.show(feed, self.desk.book.current.key)
+            self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
 
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book
@@ -114,11 +119,6 @@ class MainScreen(ArrangedScreen):
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE)
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))
-
-    def _draw_cache(self) -> None:
-        feed = self.desk.feed
-        self.cache.show(feed, self.desk.book.current.key)
-        self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
 
     def engine_ready(self) -> None:
         """From now on tokens can be read as text, and answers are headed by the model's name."""

@@ -40,8 +40,9 @@ class SessionActionsApp(SpineApp):
         """A new session with everything up to the head."""
         session = self.book.current
         cached = self.desk.feed.cached_tokens(session.key)
-        if session.head is None:
-            self.report("nothing to fork yet: send a message first")
+        if session.head is None or session.running:
+            why = "this session is still answering: fork when it is done, or esc stops it"
+            self.report(why if session.running else "nothing to fork yet: send a message first")
             return
         if await self.go(lambda: self.book.fork(session)):
             cost = "" if cached is None else f" · {cached:,} tokens are in the cache and will be reused"

@@ -15,6 +15,7 @@ from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
+from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.main_screen import MainScreen
@@ -44,6 +45,7 @@ class SpineApp(App[None]):
         system: str | None = None,
     ) -> None:
         super().__init__()
+        read_alt_keys()
         self._engine = engine
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())

@@ -49,7 +49,8 @@ class Bench:
         for _ in range(3):
             await self.pilot.pause()
             self.app.main.changed()
-            await self.app.main.draw()
+            await self.app.main.draw_chat()
+            self.app.main.draw_cache()
         await self.pilot.pause()
 
     async def press(self, *keys: str) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual._xterm_parser import XTermParser
 
+from chatkv.tui.alt_keys import read_alt_keys
 from tests.tui.helpers import Bench
 
 
@@ -16,6 +18,14 @@ async def test_a_new_line_does_not_send(tmp_path: Path, key: str) -> None:
     async with bench.run():
         await bench.press("a", key, "b", "enter")
         assert bench.engine.requests[0].turns[0].text == "a\nb"
+
+
+@pytest.mark.parametrize("key", ["1", "9", "enter"])
+def test_alt_keys_are_read_without_the_kitty_protocol(key: str) -> None:
+    read_alt_keys()
+    parser = XTermParser()
+    keys = list(parser.feed("\x1b" + key.replace("enter", "\r")))
+    assert [k.key for k in keys if isinstance(k, events.Key)] == [f"alt+{key}"]
 
 
 async def test_up_and_down_walk_through_what_was_sent(tmp_path: Path) -> None:

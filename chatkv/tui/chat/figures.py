@@ -90,8 +90,11 @@ class Figures(Widget):
         """Show these from now on."""
         if parts != self._parts:
             self.set_class(bool(parts), "some")
+            width = self.content_size.width
+            taller = len(fold(parts, width)) != len(fold(self._parts, width))
             self._parts = parts
-            self.refresh(layout=True)
+            # Laying out the whole screen for a counter that went up would cost more than all the rest.
+            self.refresh(layout=taller)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Lines at this width."""

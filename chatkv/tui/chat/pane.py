@@ -43,6 +43,7 @@ class ChatPane(Container):
         super().__init__(id=id)
         self._views: list[ConversationView] = []
         self._who = "model"
+        self._lines = ("", "")
 
     @property
     def view(self) -> ConversationView | None:
@@ -86,5 +87,8 @@ class ChatPane(Container):
         if view is None:
             return
         await view.sync()
-        self.border_title = Content(f"Chat · {one_line(view.session.name, 40)}")
-        self.border_subtitle = "" if view.at_end else "↓ more below · end"
+        title = f"Chat · {one_line(view.session.name, 40)}"
+        more = "" if view.at_end else "↓ more below · end"
+        if (title, more) != self._lines:
+            self._lines = (title, more)
+            self.border_title, self.border_subtitle = Content(title), Content(more)
