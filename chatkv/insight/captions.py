@@ -118,16 +118,23 @@ def _freed(e: kv.BlocksFreed, names: Names) -> str:
     return f"request {e.request} gave back {counted(len(e.blocks), 'block')}: {why}"
 
 
+def _to_whom(e: kv.PromptAccounted) -> str:
+    when = "" if e.evicted_seq is None else f" (at {e.evicted_seq}"
+    whom = "" if e.evicted_by is None else f" for request {e.evicted_by}"
+    return f"{when}{whom})" if when else ""
+
+
 def _accounted(e: kv.PromptAccounted, names: Names) -> str:
     parts = [
         (e.hit, "reused"),
         (e.copied, "copied"),
         (e.first_seen, "never seen before"),
-        (e.evicted, "evicted before"),
-        (e.diverged, "behind the first difference"),
+        (e.evicted, f"evicted before{_to_whom(e)}"),
+        (e.diverged, f"behind the first difference, at token {e.diverged_at}"),
         (e.rounding, "lost to rounding to whole blocks"),
         (e.last_token, "the last token, always computed"),
         (e.other_namespace, "known only in another namespace"),
+        (e.bypassed, "computed because reuse is off"),
     ]
     told = ", ".join(f"{count} {what}" for count, what in parts if count)
     return f"request {e.request}: of {counted(e.prompt_tokens, 'prompt token')} {told}"

@@ -57,6 +57,7 @@ class Totals:
     rounding: int = 0
     last_token: int = 0
     other_namespace: int = 0
+    bypassed: int = 0
     output_tokens: int = 0
     evictions: int = 0
     """Nodes (or ends of nodes) that had to go for room."""
@@ -74,7 +75,7 @@ class Totals:
         return (self.hit + self.copied) / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
-CAUSES = ("first_seen", "evicted", "diverged", "rounding", "last_token", "other_namespace")
+CAUSES = ("first_seen", "evicted", "diverged", "rounding", "last_token", "other_namespace", "bypassed")
 """Why prompt tokens are computed: fields of ``PromptAccounted`` that are summed in ``Totals``."""
 
 

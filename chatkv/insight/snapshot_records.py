@@ -148,6 +148,7 @@ class TotalsRecord:
     rounding: int
     last_token: int
     other_namespace: int
+    bypassed: int
     output_tokens: int
     evictions: int
     evicted_blocks: int

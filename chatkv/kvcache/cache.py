@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
+from chatkv.kvcache.accounting import Ledger
 from chatkv.kvcache.errors import CacheError, DuplicateRequestError, IntegrityError, UnknownRequestError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.pool import BlockPool
@@ -81,6 +82,7 @@ class KVCache(ABC):
         self.strict = strict
         self.log = log or EventLog()
         self.rows: dict[int, Row] = {}
+        self._ledger = Ledger(block_size, num_blocks, self.log, self._known) if self.log.listening else None
         self.log.emit(
             ev.CacheCreated,
             num_blocks=num_blocks,
@@ -182,7 +184,10 @@ class KVCache(ABC):
             resumed=resumed,
         )
         self.rows[request] = row
-        return self._reuse(row, tokens)
+        opened = self._reuse(row, tokens)
+        if self._ledger is not None:
+            self._ledger.opened(row, tokens, opened.cached, opened.copied, report=not resumed)
+        return opened
 
     def grow(self, request: int, tokens: int) -> bool:
         """Make room in the row for ``tokens`` tokens in all, evicting where needed.
@@ -244,6 +249,11 @@ class KVCache(ABC):
             copy = Copy(int(row.blocks.array[i]), int(twin.blocks.array[i]), min(size, written - i * size))
             self.log.emit(ev.SlotsCopied, request=child, node=None, **copy._asdict())
             copies.append(copy)
+        if self._ledger is not None:
+            hit = min(shared * size, row.prompt_tokens)
+            prompt = row.tokens.array[: row.prompt_tokens]
+            copied = len(prompt) - hit
+            self._ledger.opened(twin, prompt, hit + copied, copied, report=len(prompt) == row.prompt_tokens)
         return tuple(copies)
 
     def commit(self, request: int, tokens: npt.ArrayLike) -> None:
@@ -261,6 +271,8 @@ class KVCache(ABC):
         row.tokens.extend(new)
         self.log.emit(ev.TokensWritten, request=request, count=len(new))
         self._publish(row)
+        if self._ledger is not None:
+            self._ledger.published(row)
 
     def close(self, request: int, reason: str) -> None:
         """End the row: locks go, its own blocks are kept by the cache or freed.
@@ -275,6 +287,8 @@ class KVCache(ABC):
             )
         if reason != "preempted":
             self._keep_tail(row)
+        if self._ledger is not None:
+            self._ledger.closed(row)
         own = row.blocks.array[row.published :].copy()
         shared = row.blocks.array[: row.published].copy()
         del self.rows[request]
@@ -325,6 +339,16 @@ class KVCache(ABC):
 
     def _new_pool(self, num_blocks: int) -> BlockPool:
         return BlockPool(num_blocks)
+
+    def _forget(self, blocks: Int32Array, request: int | None, *, lost: bool) -> None:
+        """``blocks`` left the prefix cache; ``lost``: for room, else their tokens are held elsewhere too."""
+        if self._ledger is not None:
+            self._ledger.forgot(blocks, request, lost=lost)
+        self.pool.forget(blocks)
+
+    @abstractmethod
+    def _known(self, prompt: Int32Array, namespace: str, session: str) -> int:
+        """How many leading tokens of ``prompt`` are cached, whatever rules keep them from being reused."""
 
     @abstractmethod
     def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool: ...

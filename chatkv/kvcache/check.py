@@ -46,7 +46,7 @@ def _check_node(tree: RadixTree, node: Node) -> None:
     name, size, tail, parent = f"node {node.id}", tree.block_size, node.is_tail(tree.block_size), node.parent
     if len(node.tokens) == 0 or (len(node.tokens) % size and not tail):
         raise IntegrityError(f"{name} holds {len(node.tokens)} tokens: not whole blocks")
-    if tail and (node.children or not tree.ordered):
+    if tail and (node.children or not tree.tails):
         raise IntegrityError(f"{name} is a partly filled block but not a leaf, or the cache is strict")
     if len(node.blocks) != -(-len(node.tokens) // size):
         raise IntegrityError(f"{name} holds {len(node.tokens)} tokens in {len(node.blocks)} blocks")

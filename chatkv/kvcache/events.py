@@ -269,7 +269,12 @@ class BlocksFreed(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PromptAccounted(Event):
-    """Where each prompt token came from. The parts sum to ``prompt_tokens``, always."""
+    """Where each prompt token came from (see ``kvcache/accounting.py``).
+
+    The seven reasons and ``hit`` and ``copied`` sum to ``prompt_tokens``, always. ``evicted_seq`` and
+    ``evicted_by`` tell when the first of the ``evicted`` tokens went and which request asked for the
+    room; ``diverged_at`` is the position of the first token that differs from what the session sent.
+    """
 
     request: int
     prompt_tokens: int
@@ -281,6 +286,10 @@ class PromptAccounted(Event):
     rounding: int
     last_token: int
     other_namespace: int
+    bypassed: int = 0
+    evicted_seq: int | None = None
+    evicted_by: int | None = None
+    diverged_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -312,6 +321,11 @@ class EventLog:
     def __init__(self, sink: Sink | None = None) -> None:
         self._sink = sink
         self.clock = 0
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody hears of what is emitted."""
+        return self._sink is not None
 
     def emit(self, kind: type[Event], /, **values: Any) -> None:
         """Tick, and hand ``kind(seq=…, **values)`` to the sink."""

@@ -89,6 +89,8 @@ class HashCache(KVCache):
         if self.rows:
             return False
         self.pool.forget(self.pool.idle.array())
+        if self._ledger is not None:
+            self._ledger.clear()
         self.index.clear()
         self._entries = [None] * self.num_blocks
         self.log.emit(ev.CacheCleared)
@@ -99,10 +101,12 @@ class HashCache(KVCache):
     def _new_pool(self, num_blocks: int) -> QueuePool:
         return QueuePool(num_blocks)
 
-    def _find(self, hashes: list[Hash], prompt: Int32Array, namespace: str) -> list[HashedBlock]:
-        """The cached blocks that ``prompt[:-1]`` starts with."""
+    def _find(
+        self, hashes: list[Hash], prompt: Int32Array, namespace: str, upto: int | None = None
+    ) -> list[HashedBlock]:
+        """The cached blocks that the first ``upto`` tokens of ``prompt`` start with (all but the last)."""
         size = self.block_size
-        limit = (len(prompt) - 1) // size
+        limit = (len(prompt) - 1 if upto is None else upto) // size
         data = token_bytes(prompt[: limit * size])
         out: list[HashedBlock] = []
         entry: HashedBlock | None = None
@@ -112,6 +116,10 @@ class HashCache(KVCache):
                 break
             out.append(entry)
         return out
+
+    def _known(self, prompt: Int32Array, namespace: str, session: str) -> int:
+        hashes = self.hashes.chain(session, namespace, prompt)
+        return len(self._find(hashes, prompt, namespace, len(prompt))) * self.block_size
 
     def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool:
         hashes = self.hashes.chain(row.session, row.namespace, prompt)
@@ -231,7 +239,7 @@ class HashCache(KVCache):
                 age=age,
                 request=request,
             )
-        self.pool.forget(_blocks(entries))
+        self._forget(_blocks(entries), request, lost=reason == "room")
 
     # --- integrity --------------------------------------------------------------------------------
 

@@ -36,10 +36,14 @@ class NoneCache(KVCache):
         return blocks_for(len(prompt), self.block_size) + headroom <= self.free
 
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
+        row.reuse = False
         return Opened(0, 0, ())
 
     def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
         return ()  # nothing is published, so a fork copies all of it
+
+    def _known(self, prompt: Int32Array, namespace: str, session: str) -> int:
+        return 0
 
     def _evict(self, num_blocks: int, request: int | None) -> None:
         raise AssertionError("nothing is evictable, so nothing is ever asked to be")

@@ -46,8 +46,10 @@ class RadixTree:
         self.strategy = strategy(eviction)
         self.grain = grain
         self.log = log or EventLog()
-        self.ordered = not strict and block_size > 1
-        """Whether partly filled blocks are kept and partial matches reported."""
+        self.ordered = block_size > 1
+        """Whether children are kept sorted, so that partial matches are found in O(log n)."""
+        self.tails = not strict and self.ordered
+        """Whether partly filled blocks are kept."""
         self._next_id = ev.ROOT + 1
         self.reset()
 
@@ -304,7 +306,7 @@ class RadixTree:
 
         Returns its block and whether it was pinned.
         """
-        tail = parent.tail_within(key) if self.ordered else None
+        tail = parent.tail_within(key) if self.tails else None
         if tail is None or tail not in self.leaves:
             return EMPTY, False
         pinned = tail.pinned

@@ -54,7 +54,7 @@ class RadixCache(KVCache):
     def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
         """How many tokens of ``prompt`` would be reused now, copied ones included."""
         found = self.tree.find(token_ids(prompt)[:-1], namespace)
-        return found.tokens + found.extra
+        return found.tokens + (0 if self.strict else found.extra)
 
     def clear(self) -> bool:
         """Forget every node; False while any row is open."""
@@ -63,6 +63,8 @@ class RadixCache(KVCache):
         for node in list(self.tree.walk()):
             self.pool.forget(node.blocks)
         self.tree.reset()
+        if self._ledger is not None:
+            self._ledger.clear()
         self.log.emit(ev.CacheCleared)
         return True
 
@@ -81,6 +83,10 @@ class RadixCache(KVCache):
                 f"{limit} may be; unpin another node first"
             )
         self.tree.pin(node, pinned)
+
+    def _known(self, prompt: Int32Array, namespace: str, session: str) -> int:
+        found = self.tree.find(prompt, namespace)
+        return found.tokens + found.extra
 
     def _find(self, row: Row, prompt: Int32Array) -> Found:
         return self.tree.find(prompt[:-1] if row.reuse else prompt[:0], row.namespace)
@@ -112,7 +118,7 @@ class RadixCache(KVCache):
                 blocks=blocks,
                 tokens=found.tokens,
             )
-        if found.source is None or found.extra == 0:
+        if self.strict or found.source is None or found.extra == 0:
             return Opened(found.tokens, 0, ())
         copy = self._copy(row, found, found.source)
         if copy is None:
@@ -152,7 +158,7 @@ class RadixCache(KVCache):
         return tuple(n.id for n in path)
 
     def _evict(self, num_blocks: int, request: int | None) -> None:
-        self.pool.forget(self.tree.evict(num_blocks, request).blocks)
+        self._forget(self.tree.evict(num_blocks, request).blocks, request, lost=True)
 
     def _publish(self, row: Row) -> None:
         size = self.block_size
@@ -187,7 +193,7 @@ class RadixCache(KVCache):
             self.pool.drop(old)
             self.log.emit(ev.BlocksFreed, request=row.request, blocks=old, reason="duplicate")
         if len(stored.dropped):
-            self.pool.forget(stored.dropped)
+            self._forget(stored.dropped, row.request, lost=False)
 
     def _keep_tail(self, row: Row) -> None:
         written, size = len(row.tokens), self.block_size
@@ -203,7 +209,7 @@ class RadixCache(KVCache):
             row.published += 1
             # The tail itself is never locked: the row ends here.
         if len(stored.dropped):
-            self.pool.forget(stored.dropped)
+            self._forget(stored.dropped, row.request, lost=False)
 
     def _unlock(self, row: Row) -> None:
         if row.handle is not None:
