@@ -82,6 +82,8 @@ class KVCache(ABC):
         self.strict = strict
         self.log = log or EventLog()
         self.rows: dict[int, Row] = {}
+        self.evicted_blocks = 0
+        """How many blocks had to leave the prefix cache for room, so far."""
         self._ledger = Ledger(block_size, num_blocks, self.log, self._known) if self.log.listening else None
         self.log.emit(
             ev.CacheCreated,
@@ -342,6 +344,7 @@ class KVCache(ABC):
 
     def _forget(self, blocks: Int32Array, request: int | None, *, lost: bool) -> None:
         """``blocks`` left the prefix cache; ``lost``: for room, else their tokens are held elsewhere too."""
+        self.evicted_blocks += len(blocks) if lost else 0
         if self._ledger is not None:
             self._ledger.forgot(blocks, request, lost=lost)
         self.pool.forget(blocks)
