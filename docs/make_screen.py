@@ -26,6 +26,7 @@ QUESTIONS = {
 
 
 async def draw(path: Path, size: tuple[int, int], folder: Path) -> None:
+    """Play the scene in ``folder`` and save the screen, ``size`` cells, to ``path``."""
     store = SessionStore(folder / "sessions")
     for name in QUESTIONS:
         store.create(name, system=SYSTEM)
@@ -65,6 +66,7 @@ async def draw(path: Path, size: tuple[int, int], folder: Path) -> None:
 
 
 def main() -> None:
+    """Read the arguments and draw."""
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/screen.svg")
     width, _, height = (sys.argv[2] if len(sys.argv) > 2 else "120x36").partition("x")
     with tempfile.TemporaryDirectory() as folder:
