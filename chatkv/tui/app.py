@@ -34,15 +34,21 @@ class ChatkvApp(SessionActionsApp):
     @on(Prompt.Submitted)
     def _submitted(self, event: Prompt.Submitted) -> None:
         event.stop()
-        session = self.book.current
+        session = self.book.by_key(event.key) or self.book.current
+        shown = session is self.book.current
         if refusal := self.desk.refusal(session):
             self.report(refusal)
+            if shown:
+                self.main.prompt.put_back(event.text)
+            else:
+                session.draft = event.text
             return
-        self.main.prompt.load("")
         session.draft = ""
         self.desk.ask(session, event.text)
-        self.main.prompt.set_history(session.sent)
-        self.main.follow()
+        if shown:
+            self.main.prompt.set_history(session.sent)
+            self.main.follow()
+        self.main.changed()
 
     def action_regenerate(self) -> None:
         """Answer the last question again; the old answer stays as a sibling."""

@@ -91,6 +91,7 @@ class MainScreen(ArrangedScreen):
     async def show_session(self, session: Session) -> None:
         """Put ``session`` on the screen, and its draft into the prompt."""
         await self.chat.show(session)
+        self.prompt.session_key = session.key
         self.prompt.load(session.draft)
         self.prompt.set_history(session.sent)
         self.desk.feed.dirty = True

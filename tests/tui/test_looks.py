@@ -10,6 +10,8 @@ from textual.pilot import Pilot
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import GenerateRequest
+from chatkv.tui.cache.events_view import EventsView
+from chatkv.tui.cache.legend import Legend
 from tests.tui.helpers import Bench
 
 ANSWERS = {
@@ -49,6 +51,10 @@ class Scene(Bench):
         await self.press("ctrl+n", "alt+2")
         self.app.clear_notifications()
         await self.settle()
+        # How many records a step makes is the cache's affair, tested there.
+        self.app.main.query_one(Legend).show(350)
+        self.app.main.query_one(EventsView).clear()
+        await pilot.pause()
 
 
 Compare = Callable[..., bool]

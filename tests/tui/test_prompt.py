@@ -94,3 +94,40 @@ async def test_the_prompt_grows_with_its_text_up_to_a_limit(tmp_path: Path) -> N
         prompt.load("\n" * 50)
         await bench.settle()
         assert prompt.size.height == 8
+
+
+async def test_keys_that_arrive_together_take_effect_in_order(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        prompt = bench.app.main.prompt
+        keys = [*"abc", "backspace", "d", "ctrl+j", "e", "left", "left", "X"]
+        for key in keys:
+            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await bench.settle()
+        assert prompt.text == "abdX\ne"
+
+
+async def test_typing_right_after_sending_is_not_lost(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        for key in [*"one", "enter", *"two"]:
+            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await bench.settle()
+        assert bench.engine.requests[0].turns[0].text == "one"
+        assert bench.app.main.prompt.text == "two"
+        await bench.press("enter")
+        assert bench.app.main.prompt.text == "two"
+        assert len(bench.engine.requests) == 1
+
+
+async def test_what_is_sent_goes_where_it_was_typed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("first session")
+        for key in [*"mine", "enter", "ctrl+n", *"other"]:
+            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await bench.settle()
+        bench.engine.finish_all()
+        await bench.settle()
+        first = bench.app.book.sessions[0]
+        assert [m.text for m in first.conversation.path()][2:] == ["mine", "You said: mine"]

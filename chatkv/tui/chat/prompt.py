@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from chatkv.text import printable
+from chatkv.tui.keys_in_order import obey_now
 
 LARGE_PASTE = 8_000
 """Characters. A longer paste stands in the prompt as one short mark: laying out 1 MB would hang."""
@@ -42,9 +43,10 @@ class Prompt(TextArea):
     """
 
     class Submitted(Message):
-        """The person sends ``text`` (pastes unfolded). The prompt is not cleared: the app says when."""
+        """The person sends ``text`` (pastes unfolded) in the session ``key``; the prompt is empty again."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, key: str, text: str) -> None:
+            self.key = key
             self.text = text
             super().__init__()
 
@@ -55,6 +57,8 @@ class Prompt(TextArea):
             highlight_cursor_line=False,
             placeholder="Ask something…",
         )
+        self.session_key = ""
+        """Whose prompt this is now. What is sent says so: by the time it is read, another may be shown."""
         self._pastes: dict[str, str] = {}
         self._history: list[str] = []
         self._at = 0
@@ -80,6 +84,11 @@ class Prompt(TextArea):
         self.text = self._fold(text) if len(text) > LARGE_PASTE else text
         self.move_cursor(self.document.end)
 
+    def put_back(self, text: str) -> None:
+        """``text`` could not be sent: it stands before whatever was typed since."""
+        typed = self.full_text
+        self.load(f"{text}\n{typed}" if typed else text)
+
     def set_history(self, sent: list[str]) -> None:
         """``sent``: what up and down walk through, oldest first."""
         self._history = sent
@@ -87,8 +96,10 @@ class Prompt(TextArea):
 
     def action_send(self) -> None:
         """Enter."""
-        if self.full_text.strip():
-            self.post_message(self.Submitted(self.full_text))
+        text = self.full_text
+        if text.strip():
+            self.load("")
+            self.post_message(self.Submitted(self.session_key, text))
 
     def action_newline(self) -> None:
         """Insert a line break at the cursor."""
@@ -124,13 +135,7 @@ class Prompt(TextArea):
         return self.navigator.is_last_wrapped_line(self.cursor_location)
 
     async def _on_key(self, event: events.Key) -> None:
-        # TextArea would take enter as text before any binding sees it.
-        if event.key == "enter":
-            event.stop()
-            event.prevent_default()
-            self.action_send()
-            return
-        await super()._on_key(event)
+        await obey_now(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

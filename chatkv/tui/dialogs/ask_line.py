@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
+
+from chatkv.tui.keys_in_order import obey_now
+
+
+class LineInput(Input):
+    """An input whose keys act in order."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        await obey_now(self, event)
 
 
 class AskLine(ModalScreen[str | None]):
@@ -38,7 +47,7 @@ class AskLine(ModalScreen[str | None]):
         """Its parts."""
         with Vertical() as box:
             box.border_title = Content(self._title)
-            yield Input(self._value, max_length=self._limit)
+            yield LineInput(self._value, max_length=self._limit)
             yield Static("enter keep · esc cancel", classes="keys", markup=False)
 
     def action_cancel(self) -> None:

@@ -15,6 +15,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
+from chatkv.tui.dialogs.ask_line import LineInput
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.item import items
 from chatkv.tui.sessions.session import Session
@@ -76,7 +77,7 @@ class SessionPicker(ModalScreen[str | None]):
         """Its parts."""
         with Vertical() as box:
             box.border_title = "Sessions"
-            yield Input(placeholder="filter by name, or by what was said")
+            yield LineInput(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
             yield Static(
                 "enter open · f2 rename · del delete · ^n new · esc close", classes="keys", markup=False
