@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Annotated
 
@@ -115,6 +118,7 @@ def run(
     folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
     SessionStore(folder).check_writable()
 
+    _log_to_file()
     from chatkv.tui.app import run as open_chat
 
     sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, seed=seed)
@@ -124,6 +128,20 @@ def run(
 def _is_terminal() -> bool:
     # Textual draws on stderr. A stream that was closed by the caller is None.
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _log_to_file() -> None:
+    """Tracebacks of faults go where a person can find them; the screen tells them in one line."""
+    from chatkv.paths import data_dir
+
+    handler: logging.Handler = logging.NullHandler()
+    with suppress(OSError):  # without a place for it there is no log; the chat works all the same
+        data_dir().mkdir(parents=True, exist_ok=True)
+        path = data_dir() / "chatkv.log"
+        handler = RotatingFileHandler(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("chatkv").addHandler(handler)
+    logging.getLogger("chatkv").propagate = False
 
 
 def _check_theme(name: str | None) -> None:
