@@ -76,12 +76,13 @@ class Engine:
         """Text of token ids, control tokens left out; "" before ``Ready``."""
         return "" if self._core is None else self._core.codec.decode(ids)
 
-    def close(self, timeout: float = 1.0) -> None:
-        """Stop stepping and wait at most ``timeout`` seconds; never raises."""
+    def close(self, timeout: float = 1.0) -> bool:
+        """Stop stepping and wait at most ``timeout`` seconds; never raises. True: the thread is over."""
         self._closing.set()
         self._commands.put(None)
         if self._thread.is_alive():
             self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     # --- on the engine's thread -------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.themes import DEFAULT_THEME
 
 CLOSE_S = 0.3
-"""How long quitting waits for the engine's thread; it is a daemon and dies with the process anyway."""
+"""How long quitting waits for the engine's thread to end its step."""
 
 
 class ChatkvApp(SessionActionsApp):
@@ -195,5 +198,10 @@ def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str
         pictures=data_dir() / "snapshots",
     )
     app.run()
-    app.desk.close(CLOSE_S)
-    return app.return_code or 0
+    code = app.return_code or 0
+    if not app.desk.close(CLOSE_S):
+        # An interpreter that ends while another thread is inside torch is aborted by it.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code

@@ -102,10 +102,9 @@ class Desk:
         if self._engine and self.ready:
             self._engine.clear_cache()
 
-    def close(self, timeout: float) -> None:
-        """End the engine's thread."""
-        if self._engine:
-            self._engine.close(timeout)
+    def close(self, timeout: float) -> bool:
+        """End the engine's thread; True where it is over within ``timeout`` seconds."""
+        return self._engine is None or self._engine.close(timeout)
 
     def _submit(self, session: Session) -> None:
         running = session.running

@@ -28,8 +28,8 @@ class EnginePort(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids."""
 
-    def close(self, timeout: float = 1.0) -> None:
-        """Stop the thread."""
+    def close(self, timeout: float = 1.0) -> bool:
+        """Stop the thread; True where it is over within ``timeout`` seconds."""
 
 
 EngineFactory = Callable[[Callable[[EngineMessage], None]], EnginePort]

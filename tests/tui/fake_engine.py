@@ -96,8 +96,9 @@ class FakeEngine:
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self._pieces[i] for i in ids)
 
-    def close(self, timeout: float = 1.0) -> None:
+    def close(self, timeout: float = 1.0) -> bool:
         self.closed = True
+        return True
 
     # What a test calls
 
