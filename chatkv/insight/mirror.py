@@ -82,6 +82,7 @@ class Mirror(MirrorState):
     def _reused(self, event: kv.PrefixReused) -> None:
         row = self.rows[event.request]
         path = [self.nodes[node] for node in event.path]
+        self._blocks.states[event.blocks]
         row.blocks.extend(event.blocks.tolist())
         row.reused_blocks, row.reused, row.written = len(event.blocks), event.tokens, event.tokens
         for node in path:
@@ -188,6 +189,7 @@ class Mirror(MirrorState):
         self.structure_version += 1
 
     def _repointed(self, event: kv.RowRepointed) -> None:
+        self._blocks.states[event.new]
         row = self.rows[event.request]
         row.blocks[event.logical : event.logical + len(event.new)] = event.new.tolist()
 

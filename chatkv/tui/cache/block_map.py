@@ -18,6 +18,7 @@ from textual.strip import Strip
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.nodes import BlockState
 from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 
 _STATES = len(BlockState)
@@ -76,9 +77,12 @@ class BlockMapView(ScrollView, can_focus=True):
         self.columns = 8
         self.per_cell = 1
         """Blocks a cell."""
+        self._shown = Shown()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Draw this state; the blocks in open rows of ``focus_session`` stand out."""
+        if self._shown.again(mirror, focus_session):
+            return
         states = mirror.block_states()
         mine = np.zeros(len(states), np.bool_)
         for row in mirror.rows.values():
@@ -109,14 +113,19 @@ class BlockMapView(ScrollView, can_focus=True):
     def _address_width(self) -> int:
         return max(4, len(str(len(self._states))))
 
+    def _columns_in(self, width: int) -> int:
+        return max(8, (width - 2 * (self._address_width + 1)) // 8 * 8)
+
     def _lay_out(self) -> None:
         """Columns and blocks a cell from the room there is."""
-        width, height = self.scrollable_content_region.size
-        self.columns = max(8, (width - 2 * (self._address_width + 1)) // 8 * 8)
+        width, height = self.size
+        self.columns = self._columns_in(width)
         blocks = len(self._states)
         room = self.columns * max(1, height)
         dense = blocks > room if self._dense is None else self._dense
         self.per_cell = max(1, -(-blocks // room)) if dense else 1
+        if not dense and blocks > room:
+            self.columns = self._columns_in(width - self.styles.scrollbar_size_vertical)
         self._gather()
         self._set_title()
         rows = -(-len(self._cells) // self.columns)

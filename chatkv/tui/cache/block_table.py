@@ -15,24 +15,29 @@ from textual.strip import Strip
 
 from chatkv.insight.mirror import Mirror, Row
 from chatkv.insight.nodes import BlockState
+from chatkv.tui.cache.accounting import account_line, last_accounted
 from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
 
 _NAMES = ("logical", "phys", "state", "filled", "ref")
+_ACCOUNT = len(_NAMES)
+"""The line that says where the prompt's tokens came from."""
 _NAME_WIDTH = 8
 
 
 class BlockTableView(ScrollView, can_focus=True):
     """A column a logical block: its physical block, state, tokens filled, and how many rows name it.
 
+    The line under them says where the prompt's tokens came from: reused, or why they were not.
     Left and right (h, l) move, enter or a click posts ``BlockSelected``. After a request has ended,
     its last row stays to be looked at until the session asks again; it then says ``closed``.
     """
 
     DEFAULT_CSS = f"""
     BlockTableView {{
-        height: 7;
+        height: 8;
         overflow-x: auto;
         overflow-y: auto;
         scrollbar-size-horizontal: 0;
@@ -61,14 +66,19 @@ class BlockTableView(ScrollView, can_focus=True):
         self._column = 4
         """Cells a logical block takes, with the space before it."""
         self._cursor = 0
+        self._account = ""
+        self._shown = Shown()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Draw the newest row of ``focus_session``."""
+        if self._shown.again(mirror, focus_session):
+            return
         row = self._newest(mirror, focus_session)
         if row is None:
             changed, self._row = self._row is not None, None
         else:
             changed = self._take(row, mirror)
+        changed |= self._take_account(mirror, focus_session)
         title = "Block table"
         if row is not None:
             title += f" · req {row.request}{'' if self._open else ' closed'} · {row.written} tok"
@@ -77,7 +87,8 @@ class BlockTableView(ScrollView, can_focus=True):
         if changed:
             blocks = len(self._row.blocks) if self._row else 0
             self._cursor = max(0, min(self._cursor, blocks - 1))
-            self.virtual_size = Size(_NAME_WIDTH + blocks * self._column, len(_NAMES))
+            height = len(_NAMES) + bool(self._account)
+            self.virtual_size = Size(_NAME_WIDTH + blocks * self._column, height)
             self.refresh()
 
     def _newest(self, mirror: Mirror, session: str | None) -> Row | None:
@@ -89,7 +100,7 @@ class BlockTableView(ScrollView, can_focus=True):
         if last is not None and last.session == session:
             # A mirror of another time may know nothing of that request, or see it waiting.
             view = mirror.requests.get(last.request)
-            if view is not None and view.over:
+            if view is not None and view.over and max(last.blocks, default=0) < mirror.num_blocks:
                 return last
         return None
 
@@ -112,6 +123,11 @@ class BlockTableView(ScrollView, can_focus=True):
         self._column = max(3, len(str(max(row.blocks, default=0))), len(str(len(row.blocks)))) + 1
         return True
 
+    def _take_account(self, mirror: Mirror, session: str | None) -> bool:
+        account = last_accounted(mirror, session)
+        before, self._account = self._account, account_line(account) if account else ""
+        return self._account != before
+
     # -- drawing -----------------------------------------------------------------------------
 
     def render_line(self, y: int) -> Strip:
@@ -119,6 +135,10 @@ class BlockTableView(ScrollView, can_focus=True):
         width, base = self.scrollable_content_region.width, self.rich_style
         y += self.scroll_offset.y
         row = self._row
+        name_style = self.get_component_rich_style("block-table--name")
+        if self._account and y == (_ACCOUNT if row is not None and row.blocks else 1):
+            name = Segment("prompt".ljust(_NAME_WIDTH), name_style)
+            return Strip([name, *plain(self._account, max(0, width - _NAME_WIDTH), base)])
         if row is None or not row.blocks:
             words = "no request of this session holds blocks" if row is None else "no blocks yet"
             return plain(words if y == 0 else "", width, base)
@@ -136,7 +156,7 @@ class BlockTableView(ScrollView, can_focus=True):
             body = Strip([*Strip(cells).crop_extend(start, start + room - 2, base), Segment(" …", base)])
         else:
             body = Strip(cells).crop_extend(start, start + room, base)
-        name = Segment(_NAMES[y].ljust(_NAME_WIDTH), self.get_component_rich_style("block-table--name"))
+        name = Segment(_NAMES[y].ljust(_NAME_WIDTH), name_style)
         return Strip([name, *body]).adjust_cell_length(width, base)
 
     def _cell(self, line: int, at: int, row: Row) -> str:

@@ -72,6 +72,8 @@ class EventsView(ScrollView, can_focus=True):
         """Newest first."""
         self._until: int | None = None
         """``seq`` of the picture; what came later is not shown. None: no picture yet, all is."""
+        self._later = 0
+        """How many of the newest entries are later than the picture."""
         self.names: Names = node_name
         """What a caption calls a node; applied when an event is added."""
 
@@ -98,16 +100,17 @@ class EventsView(ScrollView, can_focus=True):
         """The picture is of ``mirror.seq``: leave out what came later (the same for every session)."""
         if mirror.seq != self._until:
             self._until = mirror.seq
-            self._resize_lines(0)
+            if self._count_later() != self._later:
+                self._resize_lines(0)
 
-    def _later(self) -> int:
-        """How many of the newest entries are later than the picture."""
+    def _count_later(self) -> int:
         if self._until is None:
             return 0
         return next((at for at, e in enumerate(self._entries) if e.seq <= self._until), len(self._entries))
 
     def _resize_lines(self, fresh: int) -> None:
-        self.virtual_size = Size(self.scrollable_content_region.width, len(self._entries) - self._later())
+        self._later = self._count_later()
+        self.virtual_size = Size(self.scrollable_content_region.width, len(self._entries) - self._later)
         if fresh and self.scroll_offset.y:
             # Who reads older lines goes on reading them.
             self.scroll_to(y=self.scroll_offset.y + fresh, animate=False, force=True)
@@ -120,7 +123,7 @@ class EventsView(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line."""
         width, base = self.scrollable_content_region.width, self.rich_style
-        at = y + self.scroll_offset.y + self._later()
+        at = y + self.scroll_offset.y + self._later
         if at >= len(self._entries):
             return plain("nothing has happened yet" if y == 0 and not self._entries else "", width, base)
         entry = self._entries[at]

@@ -13,9 +13,12 @@ from textual.widgets import Static
 
 from chatkv.insight.mirror import Ghost, Mirror, Node
 from chatkv.insight.nodes import BlockState
+from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT, Int32Array
+from chatkv.tui.cache.accounting import account_line, last_accounted
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
 
 _HINT = "Enter on a node or a block shows it here."
@@ -56,7 +59,11 @@ class Inspector(VerticalScroll):
         self._labels = Labels()
         self._node: int | None = None
         self._block: int | None = None
-        self._shown = ""
+        self._session: str | None = None
+        self._shown = Shown()
+        self._content_key = ""
+        self._named: dict[str, str] = {}
+        """Sessions in the text, and what they were called when it was made."""
         self._text_of: tuple[bytes, str] = (b"", "")
         self.session_name: Callable[[str], str] = str
         """A session's key → what people call it."""
@@ -89,17 +96,22 @@ class Inspector(VerticalScroll):
         self._update()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
-        """Look things up in this state (it is the same for every session)."""
-        self._mirror = mirror
+        """Look things up in this state; ``focus_session`` is the one whose last prompt is accounted for."""
+        if self._shown.again(mirror, focus_session) and all(
+            self.session_name(key) == name for key, name in self._named.items()
+        ):
+            return
+        self._mirror, self._session = mirror, focus_session
         self._update()
 
     def _update(self) -> None:
         if self._mirror is None or not self.is_mounted:
             return
+        self._named = {}
         content = self._content(self._mirror)
         # Wrapping a long text again for each frame would cost more than all the rest.
-        if (key := repr(content)) != self._shown:
-            self._shown = key
+        if (key := repr(content)) != self._content_key:
+            self._content_key = key
             self.query_one(Static).update(content)
 
     def _content(self, mirror: Mirror) -> Content:
@@ -110,7 +122,7 @@ class Inspector(VerticalScroll):
             title = "Block inspector"
             content = Content("\n").join(self._block_lines(mirror, self._block))
         else:
-            title, content = "Inspector", Content(_HINT)
+            title, content = "Inspector", Content("\n").join([Content(_HINT), *self._account(mirror)])
         if title != self.border_title:
             self.border_title = title
         return content
@@ -122,7 +134,9 @@ class Inspector(VerticalScroll):
             yield Content(f"node {id} is not in the tree at seq {mirror.seq}")
         elif node is not None and id == ROOT:
             tokens = sum(len(other.tokens) for other in mirror.nodes.values())
-            yield Content(f"root · {len(mirror.nodes) - 1} nodes · {tokens} tokens below it")
+            yield Content(
+                f"root · {counted(len(mirror.nodes) - 1, 'node')} · {counted(tokens, 'token')} below it"
+            )
             yield Content("It holds no tokens, is always locked and is never evicted.")
         elif node is not None:
             yield from self._live(mirror, node)
@@ -133,26 +147,32 @@ class Inspector(VerticalScroll):
         extra = (" · tail" if node.is_tail else "") + (" · * pinned" if node.pinned else "")
         yield Content.assemble(f"node {node.id} · ", _state(node_look(node)), extra)
         depth = len(mirror.path(node.id))
-        yield Content(f"parent {node.parent or 'root'} · depth {depth} · {len(node.children)} children")
+        yield Content(f"parent {node.parent or 'root'} · depth {depth} · children {len(node.children)}")
         yield Content(
-            f"{len(node.tokens)} tokens · {len(node.blocks)} blocks · locks {node.locks} · hits {node.hits}"
+            f"{counted(len(node.tokens), 'token')} · {counted(len(node.blocks), 'block')}"
+            f" · locks {node.locks} · hits {node.hits}"
         )
         yield Content(f"created seq {node.created_seq} · last used seq {node.last_seq}")
         if node.namespace:
             yield Content(f"namespace {steady(node.namespace)}")
         yield Content(f"sessions {self._names(node.sessions)}")
         yield Content(f"blocks {spans(node.blocks.tolist())}")
+        yield from self._account(mirror)
         yield Content("\n" + self._text(node.tokens))
 
     def _gone(self, mirror: Mirror, ghost: Ghost) -> Iterator[Content]:
         age = mirror.seq - ghost.evicted_seq
         yield Content.assemble(f"node {ghost.node} · ", _state(Look.EVICTED), f" for {steady(ghost.reason)}")
-        yield Content(f"{age} events ago, at seq {ghost.evicted_seq} · created seq {ghost.created_seq}")
         yield Content(
-            f"{len(ghost.tokens)} tokens · {len(ghost.blocks)} blocks freed: {spans(ghost.blocks.tolist())}"
+            f"{counted(age, 'event')} ago, at seq {ghost.evicted_seq} · created seq {ghost.created_seq}"
+        )
+        yield Content(
+            f"{counted(len(ghost.tokens), 'token')} · {counted(len(ghost.blocks), 'block')}"
+            f" freed: {spans(ghost.blocks.tolist())}"
         )
         yield Content(f"was under {ghost.parent or 'root'}")
         yield Content(f"sessions {self._names(ghost.sessions)}")
+        yield from self._account(mirror)
         yield Content("\n" + self._text(ghost.tokens))
 
     def _block_lines(self, mirror: Mirror, block: int) -> Iterator[Content]:
@@ -174,17 +194,26 @@ class Inspector(VerticalScroll):
             yield Content("free")
         for row in rows:
             at = row.blocks.index(block)
-            name = steady(self.session_name(row.session))
             yield Content(
-                f"request {row.request} ({name}): logical {at}, {row.filled(at)}/{row.block_size} filled"
+                f"request {row.request} ({self._called(row.session)}): logical {at}, "
+                f"{row.filled(at)}/{row.block_size} filled"
             )
         if owner is not None:
             at = node.blocks.tolist().index(block)
             size = mirror.block_size
             yield Content("\n" + self._text(node.tokens[at * size : (at + 1) * size]))
 
+    def _account(self, mirror: Mirror) -> Iterator[Content]:
+        account = last_accounted(mirror, self._session)
+        if account is not None:
+            yield Content(f"last prompt (request {account.request}): {account_line(account)}")
+
+    def _called(self, session: str) -> str:
+        name = self._named[session] = self.session_name(session)
+        return steady(name)
+
     def _names(self, sessions: Iterable[str]) -> str:
-        return ", ".join(sorted(steady(self.session_name(key)) for key in sessions)) or "none"
+        return ", ".join(sorted(map(self._called, sessions))) or "none"
 
     def _text(self, tokens: Int32Array) -> str:
         key = tokens.tobytes()

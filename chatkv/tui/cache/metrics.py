@@ -11,6 +11,7 @@ from textual.widget import Widget
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.requests import PREEMPTED, RUNNING, WAITING
 from chatkv.tui.cache.cells import clip, join_that_fit, sparkline
+from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import Look
 
 _KEPT = 120
@@ -42,9 +43,12 @@ class MetricsView(Widget):
         self._hit_rate = 0.0
         self._policy = ""
         self._problems: tuple[str, ...] = ()
+        self._shown = Shown()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Take the figures of this state (they are the same for every session)."""
+        if self._shown.again(mirror, None):
+            return
         totals = mirror.totals
         accounted = (totals.prompt_tokens, totals.hit + totals.copied)
         if accounted[0] < self._accounted[0]:
@@ -66,13 +70,16 @@ class MetricsView(Widget):
 
     def set_policy(self, policy: str) -> None:
         """The scheduler's policy, by name."""
-        self._policy = policy
-        self.refresh()
+        if policy != self._policy:
+            self._policy = policy
+            self.refresh()
 
     def set_problems(self, problems: Sequence[str]) -> None:
         """What ``Mirror.check`` found (nothing, as it should be)."""
-        had, self._problems = bool(self._problems), tuple(problems)
-        self.refresh(layout=had != bool(problems))
+        found = tuple(problems)
+        if found != self._problems:
+            had, self._problems = bool(self._problems), found
+            self.refresh(layout=had != bool(found))
 
     def render(self) -> Content:
         """The lines in the width there is."""

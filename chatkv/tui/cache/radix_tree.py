@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from chatkv.insight.mirror import Mirror
+from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.messages import NodeSelected
@@ -97,7 +98,7 @@ class RadixTreeView(ScrollView, can_focus=True):
         if other or mirror.structure_version != structure:
             self._follow_structure(mirror, other)
         self._follow_session(mirror)
-        title = f"Radix tree · {len(mirror.nodes) - 1} nodes"
+        title = f"Radix tree · {counted(len(mirror.nodes) - 1, 'node')}"
         if title != self.border_title:
             self.border_title = title
         self.refresh()

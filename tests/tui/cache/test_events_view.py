@@ -1,0 +1,147 @@
+"""The last events, newest first, a sentence each."""
+
+from __future__ import annotations
+
+import re
+
+from textual import events
+
+from chatkv.insight.mirror import Mirror
+from chatkv.scheduler.events import RequestRefused
+from chatkv.tui.cache.events_view import EventsView
+from tests.tui.cache.host import Host, text_of
+from tests.tui.cache.stories import Story, figure
+
+
+def told(view: EventsView) -> list[int]:
+    """The clock of each line on the screen."""
+    return [int(line.split()[0]) for line in text_of(view) if line]
+
+
+async def test_a_sentence_a_line_newest_first() -> None:
+    story = figure()
+    view = EventsView()
+    async with Host(view).run_test(size=(80, 8)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, "rust")
+        await pilot.pause()
+        assert text_of(view)[1:] == [
+            "  40 > request 4 took 1 free block",
+            "  37 + node 5 stored under node 1 by request 4: 48 tokens in 6 blocks, now o…",
+            "  35 > request 4 took 6 free blocks",
+            "  34 x node 2 evicted: 65 tokens, least recently used",
+            "  33 = request 4 reused 64 tokens in 1 node: no need to compute them again",
+        ]
+
+
+async def test_nothing_yet() -> None:
+    view = EventsView()
+    async with Host(view).run_test(size=(60, 8)) as pilot:
+        await pilot.press("j", "k", "G", "g")
+        assert text_of(view)[0] == "nothing has happened yet"
+        view.show(Mirror(), None)
+        view.add([])
+        assert text_of(view)[0] == "nothing has happened yet"
+        story = figure()
+        view.add(story.events)
+        view.show(story.mirror, None)
+        view.clear()
+        assert text_of(view)[0] == "nothing has happened yet"
+
+
+async def test_keys_and_the_wheel_scroll() -> None:
+    story = figure()
+    view = EventsView()
+    async with Host(view).run_test(size=(60, 8)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        newest = told(view)
+        for key, first in [("j", 1), ("down", 2), ("k", 1), ("up", 0)]:
+            await pilot.press(key)
+            await pilot.pause(0.4)
+            assert view.scroll_offset.y == first, key
+        await pilot.press("G")
+        await pilot.pause(0.6)
+        assert told(view)[-1] == 1
+        await pilot.press("g")
+        await pilot.pause(0.6)
+        assert told(view) == newest
+        view.post_message(events.MouseScrollDown(view, 5, 2, 0, 0, 0, False, False, False))
+        await pilot.pause(0.5)
+        assert told(view)[0] < newest[0]
+
+
+async def test_who_reads_older_lines_goes_on_reading_them() -> None:
+    story = figure()
+    view = EventsView()
+    async with Host(view).run_test(size=(60, 8)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        for place in (3, view.max_scroll_y):
+            view.scroll_to(y=place, animate=False, immediate=True)
+            await pilot.pause()
+            reading = text_of(view)
+            before = len(story.events)
+            story.allocate(4, 1)
+            story.allocate(4, 1)
+            view.add(story.events[before:])
+            view.show(story.mirror, None)
+            await pilot.pause()
+            assert text_of(view) == reading
+        view.scroll_home(animate=False, immediate=True)
+        before = len(story.events)
+        story.allocate(4, 1)
+        view.add(story.events[before:])
+        view.show(story.mirror, None)
+        await pilot.pause()
+        assert told(view)[0] == story.mirror.seq
+
+
+async def test_a_past_picture_has_no_later_events() -> None:
+    story = figure()
+    past = story.mirror.copy()
+    view = EventsView()
+    async with Host(view).run_test(size=(60, 8)) as pilot:
+        story.allocate(4, 1)
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        assert told(view)[0] == story.mirror.seq
+        view.show(past, None)
+        await pilot.pause()
+        assert told(view)[0] == past.seq
+        view.show(Mirror(), None)
+        await pilot.pause()
+        assert told(view) == []
+
+
+async def test_only_so_many_are_kept() -> None:
+    story = Story(num_blocks=100)
+    story.open(1, "x", 99)
+    for _ in range(50):
+        story.allocate(1, 1)
+    view = EventsView(keep=20)
+    async with Host(view).run_test(size=(60, 50)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        assert len(told(view)) == 20
+
+
+async def test_hostile_words_stay_in_their_line() -> None:
+    story = Story()
+    story.open(1, "[red]x[/foo]\x1b]52;c;aGk=\x07\x9b31m\u202e所有\n权e\u0301\ud800", 9)
+    story.log.emit(RequestRefused, request=1, session="x", reason="\x1b[2J[@click=app.quit()]所" * 9)
+    view = EventsView()
+    async with Host(view).run_test(size=(61, 8)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        for y in range(4):
+            strip = view.render_line(y)
+            assert strip.cell_length == view.scrollable_content_region.width
+            assert not re.search("[\x00-\x1f\x7f-\x9f\u202e\u200d\ud800]", strip.text)
+        assert "[@click=app.quit()]所" in text_of(view)[0]
+        assert "[red]x[/foo]" in text_of(view)[1]
