@@ -69,6 +69,8 @@ class RadixTreeView(ScrollView, can_focus=True):
         self._held = False
         """A person scrolled away: don't follow the session."""
         self._newest: int | None = None
+        self._looked = (-1, -1)
+        """``structure_version`` and ``epoch`` when the newest node was last looked for."""
         self._window: tuple[int, list[Row]] | None = None
         """The rows on the screen and the first one's index; None when they may have changed."""
         self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
@@ -93,8 +95,10 @@ class RadixTreeView(ScrollView, can_focus=True):
         if not other and seen == self._seen and focus_session == self._session:
             return
         if focus_session != self._session:
-            self._held, self._newest = False, None
+            self._held, self._newest, self._looked = False, None, (-1, -1)
         self._mirror, self._session, self._seen = mirror, focus_session, seen
+        if other:
+            self._looked = (-1, -1)
         if other or mirror.structure_version != structure:
             self._follow_structure(mirror, other)
         self._follow_session(mirror)
@@ -120,6 +124,11 @@ class RadixTreeView(ScrollView, can_focus=True):
         """Keep the session's newest node in view, unless a person looks around."""
         if self.has_focus or self._held or self._session is None:
             return
+        # All nodes are looked at, so not for each token: only a store or another request moves the end.
+        at = (mirror.structure_version, mirror.epoch)
+        if at == self._looked:
+            return
+        self._looked = at
         mine = (node for node in mirror.nodes.values() if self._session in node.sessions)
         newest = max(mine, key=lambda node: (node.last_seq, node.created_seq), default=None)
         if newest is not None and newest.id != self._newest:

@@ -98,16 +98,16 @@ class TreeRows:
         Relies on what node ids promise: they are never used twice, and only a split, which makes a
         new node, puts a node under another parent.
         """
-        lost = len(self._live - nodes.keys()) + len(self._gone - ghosts.keys())
+        lost = len(self._live.difference(nodes)) + len(self._gone.difference(ghosts))
         if lost > 64 and lost > len(self) // 8:
             self.rebuild(nodes, ghosts)  # taking rows out one by one costs more than starting over
         else:
             self._follow(nodes, ghosts)
 
     def _follow(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
-        arrived = nodes.keys() - self._live - {ROOT}
-        left = self._live - nodes.keys()
-        faded = self._gone - ghosts.keys()
+        arrived = {node for node in nodes if node not in self._live} - {ROOT}
+        left = self._live.difference(nodes)
+        faded = self._gone.difference(ghosts)
         for node in left:
             if node in ghosts:
                 self._rename(node, ghost_key(node))
@@ -120,7 +120,8 @@ class TreeRows:
         for ghost in reversed(list(ghosts)):  # leaves go first, so backwards parents come first
             if ghost_key(ghost) not in self._branches:
                 self._haunt(ghost, nodes, ghosts)
-        self._live = set(nodes.keys() - {ROOT})
+        self._live -= left
+        self._live |= arrived
         self._gone = set(ghosts)
 
     def _arrive(self, node: int, nodes: Mapping[int, Node]) -> None:

@@ -129,9 +129,9 @@ class Story:
         self.log.emit(kv.NodePinned, node=node, pinned=True)
 
 
-def figure() -> Story:
+def figure(num_blocks: int = 64) -> Story:
     """Two sessions share a system prompt; one old question was evicted, one answer is being written."""
-    story = Story()
+    story = Story(num_blocks=num_blocks)
     story.open(1, "rust", 88)
     story.store(1, 1, 0, "You are a friendly assistant who answers in a line. Never lie...")
     story.store(1, 2, 1, "user: what is a borrow?\n assistant: A loan that must be returned.")
