@@ -63,6 +63,15 @@ def scale_of(path: Path) -> int:
     )
 
 
+def size_of(path: Path, block_size: int) -> tuple[int, int]:
+    """How many requests the trace has, and blocks of ``block_size`` units that hold all of them at once."""
+    requests = blocks = 0
+    for entry in read_trace(path, lambda problem: None):
+        requests += 1
+        blocks += blocks_for(max(len(entry.prompt), len(entry.stored)), block_size) + 1
+    return requests, blocks
+
+
 def read_trace(path: Path, problem: Callable[[str], None]) -> Iterator[Entry]:
     """The requests in ``path``; a line that is none is skipped, and ``problem`` hears its number and why.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from chatkv.bench.workload import Workload
+from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import print_table, progress_bar, write_json
 from chatkv.cli.sizes import parse_size
@@ -106,3 +107,6 @@ def chats(
 def _cell(value: float, ends: tuple[float, float], show: Any) -> str:
     low, high = ends
     return show(value) if low == high else f"{show(value)} ({show(low)}–{show(high)})"
+
+
+bench.command()(trace)

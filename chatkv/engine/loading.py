@@ -15,11 +15,8 @@ from chatkv.engine.messages import Ready
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
 from chatkv.engine.sizing import free_memory, pool_blocks
-from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import EventLog
-from chatkv.kvcache.hash_cache import HashCache
-from chatkv.kvcache.none_cache import NoneCache
-from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.kvcache.kinds import make_cache
 from chatkv.model.catalog import resolve
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import dtype_name, parse_dtype
@@ -27,8 +24,6 @@ from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.scheduler import Scheduler
 
 Progress = Callable[[str, float | None], None]
-
-CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "hash": HashCache, "none": NoneCache}
 
 
 def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[EngineCore, Ready]:
@@ -57,7 +52,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     per_block = decoder.bytes_per_block(config.block_size)
     num_blocks = pool_blocks(config, per_block, free_memory())
     log = EventLog(outbox.events.append)
-    cache = CACHES[config.cache](num_blocks, config.block_size, strict=config.strict, log=log)
+    cache = make_cache(config.cache, num_blocks, config.block_size, strict=config.strict, log=log)
     scheduler = Scheduler(cache, max_batch_tokens=config.max_batch_tokens)
     backend = TorchBackend()
     runner = Runner(decoder, backend, num_blocks, config.block_size)

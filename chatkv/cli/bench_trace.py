@@ -1,0 +1,92 @@
+"""``chatkv bench trace``: the cache core alone over a file of requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.engine.config import CACHES
+from chatkv.errors import UsageError
+from chatkv.kvcache.eviction import STRATEGIES
+
+GRAINS = ("node", "block")
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(help="JSONL: Mooncake's form, or {session, turn, prompt, output}.")],
+    cache: Annotated[str, typer.Option(metavar="|".join(CACHES), help="How prefixes are found.")] = "radix",
+    num_blocks: Annotated[
+        int | None, typer.Option(min=1, help="Blocks in the pool; default: enough for the whole trace.")
+    ] = None,
+    block_size: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a block; default 16. Mooncake's blocks have 512.")
+    ] = None,
+    evict_grain: Annotated[
+        str, typer.Option(metavar="|".join(GRAINS), help="Evict whole nodes, or block by block.")
+    ] = "node",
+    eviction: Annotated[
+        str, typer.Option(metavar="|".join(STRATEGIES), help="Which leaf goes first.")
+    ] = "lru",
+    strict_blocks: Annotated[
+        bool, typer.Option("--strict-blocks", help="Reuse whole blocks only, as SGLang and vLLM do.")
+    ] = False,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
+    ] = None,
+) -> None:
+    """Run a trace through the cache, one request at a time, and count what is reused and evicted.
+
+    The grain of eviction changes hit rates: it is named with every figure.
+    """
+    from chatkv.bench.trace import MOONCAKE_BLOCK, run_trace, scale_of, size_of
+    from chatkv.kvcache.kinds import make_cache
+
+    for option, value, allowed in (
+        ("--cache", cache, CACHES),
+        ("--evict-grain", evict_grain, GRAINS),
+        ("--eviction", eviction, tuple(STRATEGIES)),
+    ):
+        if value not in allowed:
+            raise UsageError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
+    if cache == "hash" and eviction != "lru":
+        raise UsageError("--cache hash evicts in the order of its queue: --eviction must be lru")
+    scale = scale_of(file)
+    if scale == MOONCAKE_BLOCK:
+        if block_size not in (None, MOONCAKE_BLOCK):
+            raise UsageError(f"{file.name} gives hashes of 512-token blocks: --block-size must be 512")
+        size, unit = MOONCAKE_BLOCK, 1
+    else:
+        size = unit = block_size or 16
+    requests, room = size_of(file, unit)
+    core = make_cache(
+        cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
+    )
+    with progress_bar() as advance:
+        result = run_trace(core, file, lambda done: advance("requests", done, requests))
+    for line in result.bad_lines:
+        typer.echo(f"chatkv: {file.name}: {line}", err=True)
+    settings = {
+        "file": file.name,
+        "cache": cache,
+        "num_blocks": core.num_blocks,
+        "block_size": size,
+        "strict": strict_blocks or cache == "hash",
+        "eviction": eviction,
+        "evict_grain": "block" if cache == "hash" else evict_grain,
+    }
+    if json_out is not None:
+        write_json(json_out, {"settings": settings, **asdict(result)})
+    if json_out is not None and str(json_out) == "-":
+        return
+    counts = [(name, value) for name, value in asdict(result).items() if isinstance(value, int)]
+    share = 100 * result.hit_tokens / result.tokens if result.tokens else 0.0
+    print_table(
+        ["trace", ">"],
+        [(name, str(value)) for name, value in settings.items()]
+        + [(name.replace("_", " "), f"{value:,}") for name, value in counts]
+        + [("hit rate, % of tokens", f"{share:.2f}")],
+    )
