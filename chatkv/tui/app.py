@@ -21,7 +21,6 @@ from chatkv.text import one_line
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
-from chatkv.tui.pictures import export_picture
 from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.themes import DEFAULT_THEME
 
@@ -130,6 +129,8 @@ class ChatkvApp(SessionActionsApp):
 
     def action_export(self) -> None:
         """The picture as files."""
+        from chatkv.tui.pictures import export_picture  # the first frame does not wait for it
+
         try:
             paths = export_picture(self.desk, self.pictures)
         except (ChatkvError, OSError) as error:

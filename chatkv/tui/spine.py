@@ -29,7 +29,6 @@ class SpineApp(App[None]):
 
     TITLE = "chatkv"
     CSS_PATH = "app.tcss"
-    ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True, system=True),
     ]

@@ -113,6 +113,7 @@ async def test_zoom_fills_the_body_and_goes_back(tmp_path: Path) -> None:
         await bench.press("z")
         assert seen(bench) & set(PANES) == {"chat", "tree", "blocks", "metrics"}
         await bench.press("z", "i")
+        await bench.press("escape", "enter")
         assert seen(bench) & set(PANES) == {"chat", "tree", "blocks", "metrics"}
         assert bench.app.focused is bench.app.main.prompt
 

@@ -275,3 +275,16 @@ async def test_a_system_prompt_is_kept_shared_with_new_sessions_and_sent(tmp_pat
         assert "system Be brief." not in bench.screen_text
     conversations, _ = SessionStore(tmp_path / "sessions").load_all()
     assert [c.system for c in conversations] == ["Be brief.", None]
+
+
+async def test_many_faulty_files_are_told_in_few_words(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for n in range(9):
+        (folder / f"{n}.jsonl").write_text("not a session\n")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        assert len(bench.said) <= 4
+        assert any("more faults" in line for line in bench.said)
+        await bench.ask("still works")
+        assert len(bench.texts()) == 2

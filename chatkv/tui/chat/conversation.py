@@ -51,6 +51,7 @@ class ConversationView(VerticalScroll):
         Binding("G,end", "end", show=False),
         Binding("left_square_bracket", "app.sibling(-1)", show=False),
         Binding("right_square_bracket", "app.sibling(1)", show=False),
+        Binding("enter", "screen.prompt", show=False),
         Binding("y", "app.copy_answer", "Copy", show=False),
         Binding("e", "app.edit", "Edit", show=False),
     ]

@@ -17,6 +17,7 @@ from chatkv.errors import ChatkvError
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
+_PROBLEMS_TOLD = 3
 _UNANSWERED = {"aborted": "stopped before the first token"}
 
 
@@ -37,8 +38,10 @@ class SessionBook:
     def load(self) -> None:
         """Take in what the store has, oldest first; the newest one becomes the current one."""
         conversations, problems = self._store.load_all()
-        for problem in problems:
+        for problem in problems[:_PROBLEMS_TOLD]:
             self._report(str(problem))
+        if (more := len(problems) - _PROBLEMS_TOLD) > 0:
+            self._report(f"… and {more} more faults in session files; chatkv sessions lists them")
         loaded = [self._open(c, stored=True) for c in conversations]
         if loaded:
             started = [s for s in self.sessions if s.head is not None or s.draft]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chatkv.chat.tree import Conversation, Message
+from chatkv.chat.tree import Conversation, Message, Role
 from chatkv.engine.messages import Turn
 from chatkv.tui.sessions.running import Running
 
@@ -50,12 +50,18 @@ class Session:
     @property
     def last_answer(self) -> Message | None:
         """The newest answer on the way to the head."""
-        return next((m for m in reversed(self.conversation.path()) if m.role == "assistant"), None)
+        return self._newest("assistant")
 
     @property
     def last_question(self) -> Message | None:
         """The newest user message on the way to the head."""
-        return next((m for m in reversed(self.conversation.path()) if m.role == "user"), None)
+        return self._newest("user")
+
+    def _newest(self, role: Role) -> Message | None:
+        at = self.head
+        while at is not None and at.role != role:
+            at = None if at.parent is None else self.conversation.messages[at.parent]
+        return at
 
     @property
     def hit_percent(self) -> int | None:
