@@ -11,6 +11,11 @@ from chatkv.kvcache.events import Int32Array
 EMPTY: Int32Array = np.empty(0, dtype=np.int32)
 
 
+def token_data(tokens: Int32Array) -> bytes:
+    """The bytes of int32 ``tokens``, in this machine's order."""
+    return tokens.astype(np.int32, copy=False).tobytes()
+
+
 def common_prefix(a: Int32Array, b: Int32Array) -> int:
     """How many leading tokens ``a`` and ``b`` share; whole-array comparison, no loop over tokens."""
     n = min(len(a), len(b))
@@ -34,6 +39,7 @@ class Node:
         "blocks",
         "children",
         "created",
+        "data",
         "hits",
         "id",
         "last",
@@ -45,7 +51,6 @@ class Node:
         "parent",
         "pinned",
         "priority",
-        "tokens",
     )
 
     def __init__(
@@ -53,7 +58,8 @@ class Node:
     ) -> None:
         self.id = id
         self.parent = parent
-        self.tokens = tokens
+        self.data = token_data(tokens)
+        """The tokens' bytes, four each: whole runs are compared by the C library, without copies."""
         self.blocks = blocks
         self.children: dict[bytes, Node] = {}
         self.order: list[bytes] = []
@@ -69,16 +75,30 @@ class Node:
         self.offered = False
         """Whether the queue of evictable leaves holds an entry for this node."""
 
+    @property
+    def tokens(self) -> Int32Array:
+        """The token ids, int32 [n], read-only."""
+        return np.frombuffer(self.data, dtype=np.int32)
+
+    @tokens.setter
+    def tokens(self, tokens: Int32Array) -> None:
+        self.data = token_data(tokens)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens the node holds."""
+        return len(self.data) // 4
+
     def __repr__(self) -> str:
-        return f"Node({self.id}, {len(self.tokens)} tokens, {len(self.blocks)} blocks, locks {self.locks})"
+        return f"Node({self.id}, {self.num_tokens} tokens, {len(self.blocks)} blocks, locks {self.locks})"
 
     def key(self, block_size: int) -> bytes:
         """Under which key the parent holds this node."""
-        return self.tokens[:block_size].tobytes()
+        return self.data[: 4 * block_size]
 
     def is_tail(self, block_size: int) -> bool:
         """True for a leaf of one partly filled block."""
-        return 0 < len(self.tokens) < block_size
+        return 0 < self.num_tokens < block_size
 
     def add_child(self, key: bytes, child: Node, ordered: bool) -> None:
         """Hold ``child`` under ``key``."""

@@ -19,7 +19,7 @@ from chatkv.kvcache.errors import CacheError, ReleaseError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.eviction import strategy
 from chatkv.kvcache.leaves import EvictableLeaves
-from chatkv.kvcache.node import EMPTY, Node, common_prefix
+from chatkv.kvcache.node import EMPTY, Node, common_prefix, token_data
 from chatkv.kvcache.results import Evicted, Found, Inserted, Match
 
 
@@ -84,23 +84,28 @@ class RadixTree:
 
     def find(self, tokens: Int32Array, namespace: str = "") -> Found:
         """The longest cached prefix of ``tokens`` (int32 [n]), changing nothing, not even recency."""
-        size = self.block_size
+        size, data = self.block_size, token_data(tokens)
+        width, end = 4 * size, len(data)
         node = self.root(namespace)
-        at, idle = 0, 0
+        at = idle = 0  # ``at`` in bytes
         while True:
-            child = node.children.get(tokens[at : at + size].tobytes()) if len(tokens) - at >= size else None
+            child = node.children.get(data[at : at + width]) if end - at >= width else None
             if child is None:
-                source, extra = node.closest_child(tokens[at:], size) if self.ordered else (None, 0)
-                return Found(node, len(node.tokens), at, idle, source, extra)
-            shared = common_prefix(child.tokens, tokens[at:])
-            whole = shared // size * size
+                rest = tokens[at // 4 :]
+                source, extra = node.closest_child(rest, size) if self.ordered else (None, 0)
+                return Found(node, node.num_tokens, at // 4, idle, source, extra)
+            if not data.startswith(child.data, at):
+                break
             if child.locks == 0:
-                idle += whole // size
-            at += whole
-            if whole < len(child.tokens):
-                extra = shared - whole if self.ordered else 0
-                return Found(child, whole, at, idle, child if extra else None, extra)
+                idle += len(child.blocks)
+            at += len(child.data)
             node = child
+        shared = common_prefix(child.tokens, tokens[at // 4 :])
+        whole = shared // size * size
+        if child.locks == 0:
+            idle += whole // size
+        extra = shared - whole
+        return Found(child, whole, at // 4 + whole, idle, child if extra else None, extra)
 
     def match(self, tokens: Int32Array, namespace: str = "") -> Match:
         """The longest cached prefix of ``tokens``; a node that it ends in is split there.
@@ -114,7 +119,7 @@ class RadixTree:
 
     def settle(self, found: Found) -> Node:
         """The node that ends exactly where ``found`` ends, split off where needed."""
-        if found.inside < len(found.node.tokens):
+        if found.inside < found.node.num_tokens:
             return self._split(found.node, found.inside)
         return found.node
 
@@ -152,8 +157,9 @@ class RadixTree:
         old = result.node.parent if result.present < n else result.node
         if old is not None and old.parent is not None:
             self._used(old, hit=True)
-        for node in self.path(result.node):
-            node.priority = max(node.priority, priority)
+        if priority > 0:
+            for node in self.path(result.node):
+                node.priority = max(node.priority, priority)
         return result
 
     def store(
@@ -163,11 +169,11 @@ class RadixTree:
 
         A leaf that ``request`` stored, and that only it locks, grows in place.
         """
-        size = self.block_size
+        size, data = self.block_size, token_data(tokens)
         # A root goes with its last child: a handle on one that went means the namespace's present root.
         node, at = (self.root(start.namespace) if start.parent is None else start), 0
         while at < len(tokens):
-            key = tokens[at : at + size].tobytes()
+            key = data[4 * at : 4 * (at + size)]
             child = node.children.get(key)
             if child is None:
                 dropped, pinned = self._supersede(node, key, request)
@@ -176,9 +182,11 @@ class RadixTree:
                 if pinned:  # the block that took the tail's place, and no more, so that the bound holds
                     self.pin(node if len(node.blocks) == 1 else self._split(node, size), True)
                 return Inserted(node, at, dropped)
-            shared = common_prefix(child.tokens, tokens[at:]) // size * size
-            node = child if shared == len(child.tokens) else self._split(child, shared)
-            at += shared
+            if data.startswith(child.data, 4 * at):
+                node = child
+            else:
+                node = self._split(child, common_prefix(child.tokens, tokens[at:]) // size * size)
+            at += node.num_tokens
         return Inserted(node, at, EMPTY)
 
     def store_tail(
@@ -187,7 +195,7 @@ class RadixTree:
         """Keep a partly filled block below ``parent``, unless its tokens are there already (``present``)."""
         if parent.parent is None:
             parent = self.root(parent.namespace)
-        key = tokens.tobytes()
+        key = token_data(tokens)
         if parent.covers(key):
             return Inserted(parent, len(tokens), EMPTY)
         dropped, pinned = self._supersede(parent, key, request)
@@ -290,16 +298,20 @@ class RadixTree:
 
     def _used(self, node: Node, hit: bool) -> None:
         self.log.emit(ev.PathUsed, node=node.id, hit=hit)
-        for n in self.path(node):
-            n.hits += hit
+        if hit:
+            for n in self.path(node):
+                n.hits += 1
         self.touch(node)
 
     def touch(self, node: Node) -> None:
         """The record just emitted was a use of ``node`` and all above it."""
-        now = self.log.clock
-        for n in self.path(node):
-            n.last = now
-            self.leaves.used(n)
+        now, walk = self.log.clock, node
+        while walk.parent is not None:
+            walk.last = now
+            walk = walk.parent
+        if not self.strategy.grows:
+            for n in self.path(node):
+                self.leaves.used(n)
 
     def _supersede(self, parent: Node, key: bytes, request: int | None) -> tuple[Int32Array, bool]:
         """Drop the tail whose tokens a new child with ``key`` will hold as well.
@@ -355,7 +367,7 @@ class RadixTree:
     def _split(self, node: Node, at: int) -> Node:
         size, parent = self.block_size, node.parent
         assert parent is not None
-        upper = Node(self._next_id, parent, node.tokens[:at].copy(), node.blocks[: at // size].copy(), 0, "")
+        upper = Node(self._next_id, parent, node.tokens[:at], node.blocks[: at // size].copy(), 0, "")
         self._next_id += 1
         upper.namespace, upper.created, upper.last = node.namespace, node.created, node.last
         upper.locks, upper.hits, upper.priority, upper.pinned = (
@@ -366,7 +378,7 @@ class RadixTree:
         )
         parent.children[node.key(size)] = upper  # the same key, so the order needs no change
         node.tokens, node.blocks, node.parent = (
-            node.tokens[at:].copy(),
+            node.tokens[at:],
             node.blocks[at // size :].copy(),
             upper,
         )
@@ -396,7 +408,7 @@ class RadixTree:
         self.total_blocks -= len(blocks)
         self.evictable -= len(blocks)
         if keep:
-            node.tokens, node.blocks = node.tokens[: keep * size].copy(), node.blocks[:keep].copy()
+            node.tokens, node.blocks = node.tokens[: keep * size], node.blocks[:keep].copy()
             self.log.emit(ev.NodeTrimmed, node=node.id, tokens=len(tokens), blocks=blocks, **why)
             return blocks, len(tokens)
         self.leaves.discard(node)
