@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from chatkv.bench.workload import Workload
+from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import print_table, progress_bar, write_json
@@ -60,6 +61,8 @@ def chats(
     names = [name.strip() for name in cache.split(",")]
     if unknown := [name for name in names if name not in CACHES]:
         raise UsageError(f"--cache takes {', '.join(CACHES)} separated by commas, not {unknown[0]!r}")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--cache names a cache twice: {cache}")
     check_model(model)
     workload = Workload(sessions, turns, groups, system_words, user_words, answer_tokens, seed).validate()
     configs = {
@@ -110,3 +113,4 @@ def _cell(value: float, ends: tuple[float, float], show: Any) -> str:
 
 
 bench.command()(trace)
+bench.command("cache")(bench_cache)

@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from chatkv.engine.messages import Delta, Finished, GenerateRequest
 from chatkv.engine.outbox import Outbox
@@ -120,8 +119,6 @@ class EngineCore:
             )
         if plan.work:
             self._forward(plan.work, start)
-        if self._clear_wanted and not self.cache.rows:
-            self.clear_cache()
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -141,15 +138,22 @@ class EngineCore:
         for item in work:
             self.scheduler.computed(item)
             if item.samples:
-                self._sample(self.live[item.request.id], logits[row])
+                generation = self.live[item.request.id]
+                try:
+                    token = generation.sampler.draw(logits[row])
+                except Exception as error:
+                    logger.exception("request %d could not be sampled", item.request.id)
+                    message = f"no token could be sampled: {type(error).__name__}: {error}"
+                    self._finish(generation, "error", message)
+                else:
+                    self._take(generation, token)
                 row += 1
         self.cache.log.emit(
             ev.StepDone, step=self.scheduler.steps, step_s=time.perf_counter() - start, forward_s=forward_s
         )
 
-    def _sample(self, generation: Generation, logits: torch.Tensor) -> None:
+    def _take(self, generation: Generation, token: int) -> None:
         request = generation.request
-        token = generation.sampler.draw(logits)
         request.push(token)
         now = time.perf_counter()
         if generation.first is None:
@@ -181,6 +185,8 @@ class EngineCore:
         closing = "aborted" if reason in ("aborted", "cache full") else "finished"
         self.scheduler.finish(request, closing if keep else "preempted")
         del self.live[request.id]
+        if self._clear_wanted and not self.cache.rows:
+            self.clear_cache()
         self._report(request.id, request.session, reason, message, generation=generation)
 
     def _report(

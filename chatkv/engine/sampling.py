@@ -8,6 +8,9 @@ import torch
 
 from chatkv.engine.messages import Sampling
 
+GREEDY_BELOW = 1e-4
+"""Dividing logits by less than this can only overflow; the likeliest token has all the probability."""
+
 
 class Sampler:
     """Draws the tokens of one request. ``sampling`` as checked by ``check_sampling``."""
@@ -23,7 +26,9 @@ class Sampler:
     def draw(self, logits: torch.Tensor) -> int:
         """One token id from ``logits`` (fp32 [vocab], on the CPU)."""
         s = self.sampling
-        if s.temperature == 0:
+        if logits.isnan().any():
+            raise ValueError("the model gave logits that are not numbers")
+        if s.temperature < GREEDY_BELOW:
             return int(logits.argmax())
         logits = logits / s.temperature
         if s.top_k:

@@ -13,6 +13,7 @@ DEFAULT_KV_MEMORY = 512 << 20
 FREE_SHARE = 4
 """Without a size given, the pool takes at most one part in this many of the free memory."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_STAT = Path("/sys/fs/cgroup/memory.stat")
 _CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
 
@@ -26,7 +27,10 @@ def free_memory() -> int:
     except (OSError, ValueError):  # not Linux: assume that half of the memory is in use
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     with suppress(OSError, ValueError):  # no limit ("max"), or no such files
-        free = min(free, int(_CGROUP_LIMIT.read_text()) - int(_CGROUP_USED.read_text()))
+        # What only caches files counts as used there, but is given up when memory is asked for.
+        stat = dict(line.split() for line in _CGROUP_STAT.read_text().splitlines())
+        used = int(_CGROUP_USED.read_text()) - int(stat.get("inactive_file", 0))
+        free = min(free, int(_CGROUP_LIMIT.read_text()) - used)
     return max(free, 0)
 
 

@@ -53,7 +53,10 @@ class Engine:
         self._thread.start()
 
     def submit(self, request: GenerateRequest) -> int:
-        """Ask for an answer; returns the request's id at once. ``Finished`` always follows."""
+        """Ask for an answer; returns the request's id at once. ``Finished`` follows, until ``close``.
+
+        After a failure it comes at once, on the caller's thread.
+        """
         id = next(self._ids)
         queued = time.perf_counter()
         with self._lock:

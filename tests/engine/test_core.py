@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chatkv.engine.messages import Turn
+from chatkv.engine.messages import Sampling, Turn
+from chatkv.engine.sampling import Sampler
 from tests.engine.conftest import Tiny
 from tests.engine.rig import NumberCodec, Rig, expected
 
@@ -72,6 +73,28 @@ def test_bad_sampling_ends_that_request_only(tiny_llama: Tiny, bad: dict[str, fl
     assert rig.finished[good].reason == "length"
 
 
+def test_what_can_not_be_sampled_ends_alone(tiny_llama: Tiny) -> None:
+    rig = Rig(tiny_llama.decoder)
+    good, bad = rig.ask_ids(PROMPT, max_tokens=3), rig.ask_ids([9, *PROMPT], max_tokens=3)
+
+    def broken(logits: torch.Tensor) -> int:
+        raise RuntimeError("probability tensor contains nan")
+
+    rig.core.live[bad].sampler.draw = broken  # type: ignore[method-assign]
+    rig.run()
+    assert (rig.finished[bad].reason, rig.finished[good].reason) == ("error", "length")
+    assert "nan" in rig.finished[bad].message
+
+
+def test_a_tiny_temperature_is_greedy_and_nan_is_refused(tiny_llama: Tiny) -> None:
+    rig = Rig(tiny_llama.decoder)
+    assert rig.answer(PROMPT, temperature=1e-38, max_tokens=4).token_ids == tuple(
+        expected(tiny_llama.reference, PROMPT, 4)
+    )
+    with pytest.raises(ValueError, match="not numbers"):
+        Sampler(Sampling()).draw(torch.tensor([0.0, float("nan")]))
+
+
 def test_a_prompt_that_can_not_be_tokenised_ends_alone(tiny_llama: Tiny) -> None:
     rig = Rig(tiny_llama.decoder)
     done = rig.finished[rig.ask([Turn("user", "no numbers")])]
@@ -126,6 +149,11 @@ def test_clearing_waits_until_nobody_runs(tiny_llama: Tiny) -> None:
     assert rig.cache.evictable + rig.cache.protected > 0
     rig.run()
     assert rig.cache.free == rig.cache.num_blocks
+    stopped = rig.ask_ids(PROMPT)
+    rig.step()
+    rig.core.clear_cache()
+    rig.core.stop(stopped)
+    assert rig.cache.free == rig.cache.num_blocks
 
 
 def test_sampling_depends_on_the_own_seed_only(tiny_llama: Tiny) -> None:
@@ -142,9 +170,6 @@ def test_sampling_depends_on_the_own_seed_only(tiny_llama: Tiny) -> None:
 
 
 def test_top_p_and_top_k_keep_what_they_say() -> None:
-    from chatkv.engine.messages import Sampling
-    from chatkv.engine.sampling import Sampler
-
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
     for sampling, allowed in (
         (Sampling(temperature=1, top_p=0.7, seed=0), {0, 1}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,9 +130,8 @@ def test_a_dying_loop_ends_every_open_request(monkeypatch: pytest.MonkeyPatch, c
     id = engine.submit(GenerateRequest("s", TURNS))
     assert "a fault of the loop" in heard.until(lambda m: isinstance(m, Failed)).message
     assert heard.finished(id).reason == "error"
-    started = time.monotonic()
     engine.close()
-    assert time.monotonic() - started < 60
+    assert not engine._thread.is_alive()
 
 
 def test_closing_before_starting_is_fine(config: EngineConfig) -> None:
