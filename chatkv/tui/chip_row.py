@@ -20,6 +20,11 @@ class Chip(NamedTuple):
     current: bool = False
 
 
+def row_width(chips: Sequence[Chip]) -> int:
+    """Cells that all of them take: a blank on either side of each, and one between."""
+    return sum(cell_len(chip.text) + 3 for chip in chips) - 1
+
+
 class ChipRow(Widget):
     """A click picks a chip. Where not all fit, those around the current one are shown."""
 
@@ -60,7 +65,7 @@ class ChipRow(Widget):
         """``(first, end)`` of the chips that fit ``width`` cells around the current one."""
         sizes = [cell_len(chip.text) + 3 for chip in self._chips]
         at = next((i for i, chip in enumerate(self._chips) if chip.current), 0)
-        if sum(sizes) - 1 <= width or not sizes:
+        if row_width(self._chips) <= width:
             return 0, len(sizes)
         first, end, used = at, at + 1, sizes[at] + 3
         while True:

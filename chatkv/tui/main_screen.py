@@ -21,7 +21,7 @@ from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.desk import Desk
 from chatkv.tui.header import Header, LoadLine
 from chatkv.tui.layout import Arrangement
-from chatkv.tui.sessions.item import items
+from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.status import status_of
@@ -115,7 +115,8 @@ class MainScreen(ArrangedScreen):
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book
         listed = items(book.sessions, book.current)
-        self.query_one("#chips", ChipRow).show([item.chip() for item in listed])
+        row = self.query_one("#chips", ChipRow)
+        row.show(chips(listed, row.content_size.width))
         self.query_one(SessionPanel).show(listed)
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE)
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)

@@ -9,8 +9,9 @@ from chatkv.kvcache.events import CacheCreated, Event, RequestOpened
 from chatkv.tui.chat.figures import answer_parts, fold, seconds, tokens_per_second
 from chatkv.tui.chat.messages import cut
 from chatkv.tui.chat.pane import short_name
+from chatkv.tui.chip_row import row_width
 from chatkv.tui.feed import Feed
-from chatkv.tui.sessions.item import Item
+from chatkv.tui.sessions.item import Item, chips
 from chatkv.tui.sessions.session import Session
 
 
@@ -120,3 +121,11 @@ def test_hit_percent_of_the_last_answer() -> None:
     assert session.hit_percent == 71
     session.conversation.append("assistant", "a", meta={"cached": 5, "prompt_tokens": 0})
     assert session.hit_percent is None
+
+
+def test_names_in_chips_are_cut_so_that_all_fit() -> None:
+    listed = [Item(f"s{n}", n, "a rather long name of it", " ", n == 1, None) for n in range(1, 5)]
+    for width in (100, 80, 70, 60, 52):
+        assert row_width(chips(listed, width)) <= width
+    assert chips(listed, 200)[0].text == "1 a rather long nam…"
+    assert chips(listed, 10)[0].text == "1 a rather…"

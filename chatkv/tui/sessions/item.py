@@ -9,10 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from chatkv.text import one_line
-from chatkv.tui.chip_row import Chip
+from chatkv.tui.chip_row import Chip, row_width
 from chatkv.tui.sessions.session import Session
 
-_CHIP_NAME = 18
+_CHIP_NAMES = (18, 12, 8)
+"""Characters of a name in a chip: as many as let all chips fit."""
 _ROW_NAME = 60
 
 
@@ -27,10 +28,10 @@ class Item(NamedTuple):
     hit: int | None
     """Percent of the last prompt that came out of the cache."""
 
-    def chip(self) -> Chip:
-        """As a chip: ``1 rust help ●``."""
+    def chip(self, limit: int) -> Chip:
+        """As a chip: ``1 rust help ●``, the name in at most ``limit`` characters."""
         mark = f" {self.mark}" if self.mark.strip() else ""
-        return Chip(self.key, f"{self.number} {one_line(self.name, _CHIP_NAME)}{mark}", self.current)
+        return Chip(self.key, f"{self.number} {one_line(self.name, limit)}{mark}", self.current)
 
     def row(self, width: int) -> Content:
         """As a row of ``width`` cells: ``▸ 1 rust help    ●  71``."""
@@ -40,6 +41,16 @@ class Item(NamedTuple):
         room = max(1, width - cell_len(left) - cell_len(right))
         name = self.name if cell_len(self.name) <= room else set_cell_size(self.name, room - 1) + "…"
         return Content(left + set_cell_size(name, room) + right)
+
+
+def chips(listed: Sequence[Item], width: int) -> list[Chip]:
+    """One chip an item; names are cut so that all fit ``width`` cells, as far as that goes."""
+    row: list[Chip] = []
+    for limit in _CHIP_NAMES:
+        row = [item.chip(limit) for item in listed]
+        if row_width(row) <= width:
+            break
+    return row
 
 
 def items(sessions: Sequence[Session], current: Session) -> tuple[Item, ...]:
