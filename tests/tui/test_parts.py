@@ -128,4 +128,4 @@ def test_names_in_chips_are_cut_so_that_all_fit() -> None:
     for width in (100, 80, 70, 60, 52):
         assert row_width(chips(listed, width)) <= width
     assert chips(listed, 200)[0].text == "1 a rather long nam…"
-    assert chips(listed, 10)[0].text == "1 a rather…"
+    assert chips(listed, 10)[0].text == "1 a rathe…"
