@@ -9,11 +9,9 @@ from typing import Annotated
 import typer
 
 from chatkv.cli.output import print_table, progress_bar, write_json
-from chatkv.engine.config import CACHES
+from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
-
-GRAINS = ("node", "block")
 
 
 def trace(

@@ -14,8 +14,9 @@ import typer
 
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import parse_size
-from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
+from chatkv.kvcache.eviction import STRATEGIES
 
 _DEFAULT = EngineConfig()
 _MEMORY = "Memory"
@@ -62,6 +63,18 @@ def run(
         str,
         typer.Option(metavar="|".join(CACHES), help="How prefixes are reused.", rich_help_panel=_MEMORY),
     ] = _DEFAULT.cache,
+    eviction: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(STRATEGIES), help="Which leaf is evicted first.", rich_help_panel=_MEMORY
+        ),
+    ] = _DEFAULT.eviction,
+    evict_grain: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(GRAINS), help="Evict whole nodes, or block by block.", rich_help_panel=_MEMORY
+        ),
+    ] = _DEFAULT.evict_grain,
     strict_blocks: Annotated[
         bool, typer.Option("--strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY)
     ] = False,
@@ -104,6 +117,8 @@ def run(
         dtype=dtype,
         cache=cache,
         strict=strict_blocks,
+        eviction=eviction,
+        evict_grain=evict_grain,
         threads=threads,
     ).validate()
     # NaN is neither below the least nor above the most.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chatkv.errors import ChatkvError
+from chatkv.kvcache.eviction import STRATEGIES
 
 CACHES = ("radix", "hash", "none")
+GRAINS = ("node", "block")
 DTYPES = ("auto", "fp32", "bf16")
 MAX_BLOCK_SIZE = 256
 
@@ -33,6 +35,10 @@ class EngineConfig:
     cache: str = "radix"
     strict: bool = False
     """Round matches down to whole blocks, as SGLang and vLLM do."""
+    eviction: str = "lru"
+    """Which evictable leaf goes first."""
+    evict_grain: str = "node"
+    """``node``: whole nodes; ``block``: block by block from a leaf's end. It changes hit rates."""
     threads: int | None = None
 
     def validate(self) -> EngineConfig:
@@ -54,6 +60,16 @@ class EngineConfig:
                 raise EngineError(f"{name} must be at least 1, got {value}", exit_code=2)
         if self.cache not in CACHES:
             raise EngineError(f"--cache must be one of {', '.join(CACHES)}, got {self.cache!r}", exit_code=2)
+        if self.eviction not in STRATEGIES:
+            names = ", ".join(STRATEGIES)
+            raise EngineError(f"--eviction must be one of {names}, got {self.eviction!r}", exit_code=2)
+        if self.evict_grain not in GRAINS:
+            names = ", ".join(GRAINS)
+            raise EngineError(f"--evict-grain must be one of {names}, got {self.evict_grain!r}", exit_code=2)
+        if self.cache == "hash" and self.eviction != "lru":
+            raise EngineError(
+                "--cache hash evicts in the order of its queue: --eviction must be lru", exit_code=2
+            )
         if self.dtype not in DTYPES:
             raise EngineError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}", exit_code=2)
         return self

@@ -52,7 +52,15 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     per_block = decoder.bytes_per_block(config.block_size)
     num_blocks = pool_blocks(config, per_block, free_memory())
     log = EventLog(outbox.events.append)
-    cache = make_cache(config.cache, num_blocks, config.block_size, strict=config.strict, log=log)
+    cache = make_cache(
+        config.cache,
+        num_blocks,
+        config.block_size,
+        strict=config.strict,
+        eviction=config.eviction,
+        grain=config.evict_grain,
+        log=log,
+    )
     scheduler = Scheduler(cache, max_batch_tokens=config.max_batch_tokens)
     backend = TorchBackend()
     runner = Runner(decoder, backend, num_blocks, config.block_size)

@@ -156,6 +156,9 @@ def test_the_default_pool_fits_the_machine() -> None:
         {"kv_memory": 1, "num_blocks": 1},
         {"cache": "lru"},
         {"dtype": "fp8"},
+        {"eviction": "rand"},
+        {"evict_grain": "leaf"},
+        {"cache": "hash", "eviction": "lfu"},
         {"max_batch_tokens": 0},
     ],
 )
