@@ -7,6 +7,7 @@ happened, ``message``, ``head``, ``name`` and ``system`` records. A message move
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -36,15 +37,24 @@ def decode(line: bytes) -> Record:
     """The record in ``line`` (any kind, also unknown ones).
 
     Raises:
-        RecordError: it is not a JSON object with a ``chatkv`` key.
+        RecordError: it is not a JSON object with a ``chatkv`` key, or ``encode`` could not write it again.
     """
     try:
-        record = json.loads(line.decode())
+        record = json.loads(line.decode(), parse_constant=_finite, parse_float=_finite)
+    except RecordError:
+        raise
     except (ValueError, RecursionError):
         raise RecordError("not a whole JSON record") from None
     if not isinstance(record, dict) or not isinstance(record.get("chatkv"), str):
         raise RecordError('not a chatkv record (an object with a "chatkv" key)')
     return record
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise RecordError(f"{number[:20]} is no JSON number")
+    return value
 
 
 def session_record(conv: Conversation) -> Record:
@@ -130,6 +140,6 @@ def to_created(record: Record) -> datetime:
     """
     try:
         created = datetime.fromisoformat(record.get("created", ""))
-    except (TypeError, ValueError):
+        return created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):  # the last: in UTC it is before year 1 or after 9999
         raise RecordError('"created" is not an ISO date') from None
-    return created.replace(tzinfo=UTC) if created.tzinfo is None else created.astimezone(UTC)

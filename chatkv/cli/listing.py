@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ def sessions(
     store = SessionStore(folder or data_dir() / "sessions")
     found, problems = (store.examples(), []) if examples else store.load_all()
     rows = [
-        (conv.id, conv.name, str(len(conv.messages)), f"{conv.created.astimezone():%Y-%m-%d %H:%M}")
+        (conv.id, conv.name, str(len(conv.messages)), f"{_local(conv.created):%Y-%m-%d %H:%M}")
         for conv in found
     ]
     print_table(("id", "name", ">messages", "created"), rows)
@@ -50,3 +51,10 @@ def sessions(
         print(f"No sessions in {store.folder}; chatkv run starts one.")
     for problem in problems:
         print(problem, file=sys.stderr)
+
+
+def _local(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone()
+    except (OverflowError, ValueError):  # at either end of the calendar: it stays UTC
+        return moment

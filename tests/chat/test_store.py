@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chatkv.chat.errors import ChatError
+from chatkv.chat.records import dump, encode
 from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation
 from tests.chat.shared import only_file, reload, say, state
@@ -223,3 +224,32 @@ def test_examples_can_be_adopted(tmp_path: Path) -> None:
     say(store, own[0], "and then?")
     assert [state(c) for c in reload(store)] == [state(c) for c in own]
     assert [m.role for m in own[0].path()] == ["user", "user"]
+
+
+@pytest.mark.parametrize("created", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "soon", 3])
+def test_a_date_that_can_not_be_is_told(created: object, tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    say(store, store.create("a"), "x")
+    first, *rest = only_file(tmp_path).read_bytes().splitlines(keepends=True)
+    header = json.dumps(json.loads(first) | {"created": created}).encode() + b"\n"
+    only_file(tmp_path).write_bytes(header + b"".join(rest))
+    (back,), (problem,) = SessionStore(tmp_path).load_all()
+    assert [m.text for m in back.path()] == ["x"]
+    assert (problem.line, problem.message) == (1, '"created" is not an ISO date, skipped')
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999"])
+def test_what_is_no_json_number_is_refused_so_that_all_that_is_read_can_be_written(
+    number: bytes, tmp_path: Path
+) -> None:
+    store = SessionStore(tmp_path)
+    say(store, store.create("a"), "x", "y")
+    lines = only_file(tmp_path).read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b'"role"', b'"meta":{"deep":[' + number + b']},"role"')
+    only_file(tmp_path).write_bytes(b"".join(lines))
+    (back,), (problem,) = SessionStore(tmp_path).load_all()
+    assert [m.text for m in back.path()] == ["x"]
+    assert problem.line == 3
+    assert f"{number.decode()} is no JSON number" in problem.message
+    for record in dump(back):
+        assert encode(record)

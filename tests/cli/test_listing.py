@@ -1,5 +1,7 @@
 """``chatkv sessions``, ``themes``, ``models`` and ``fetch`` print what there is."""
 
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,3 +73,33 @@ def test_fetch_tells_each_stage_once_without_a_terminal(
     monkeypatch.setattr(catalog, "resolve", resolve)
     assert invoke(["fetch", "some"]) == 0
     assert capsys.readouterr() == (f"some is ready in {tmp_path}\n", "fetching ...\nchecking ...\n")
+
+
+@pytest.mark.parametrize(
+    ("zone", "created", "shown"),
+    [
+        ("Asia/Tokyo", "9999-12-31T23:59:59+00:00", "9999-12-31 23:59"),
+        ("America/New_York", "0001-01-01T00:00:00+00:00", "1-01-01 00:00"),
+        ("Asia/Tokyo", "2026-01-01T20:00:00+00:00", "2026-01-02 05:00"),
+    ],
+)
+def test_a_date_at_the_end_of_time_is_listed(
+    zone: str,
+    created: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = SessionStore(tmp_path)
+    store.create("a")
+    (path,) = tmp_path.glob("*.jsonl")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"created": created}) + "\n")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert invoke(["sessions", "--sessions", str(tmp_path)]) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert capsys.readouterr().out.splitlines()[-1].endswith(shown)
