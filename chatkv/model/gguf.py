@@ -19,6 +19,7 @@ import numpy.typing as npt
 from chatkv.model.errors import ModelError
 from chatkv.model.gguf_tokenizer import tokenizer_files
 from chatkv.model.store import require_space
+from chatkv.text import one_line
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -93,6 +94,16 @@ class GgufFile:
             )
         return value
 
+    def integer(self, name: str, default: int | None = None) -> int:
+        """``<architecture>.<name>``, a whole number above 0; else ModelError."""
+        value = self.value(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ModelError(
+                f"{self.path}: GGUF metadata {self.architecture}.{name} must be a whole number above 0, "
+                f"got {repr(value)[:60]}; use another file"
+            )
+        return value
+
     def dequantized(self, name: str) -> npt.NDArray[np.float32]:
         """The tensor ``name`` in fp32, in its row-major shape."""
         from gguf import dequantize
@@ -112,12 +123,39 @@ class GgufFile:
 def convert(path: Path, folder: Path, progress: Callable[[float], None]) -> None:
     """Write ``config.json``, ``model.safetensors`` (bf16), ``tokenizer.json``, ``tokenizer_config.json``.
 
-    ``progress`` is called with the fraction of the weights that are written. Raises ModelError.
+    ``progress`` is called with the fraction of the weights that are written. Raises ModelError, also
+    where what was written is no whole model.
     """
-    source = GgufFile(path)
+    try:
+        _write(GgufFile(path), folder, progress)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Metadata and tensors come from outside and may be of any kind, size and shape.
+        reason = one_line(f"{type(error).__name__}: {error}", 120)
+        raise ModelError(f"{path} can't be converted ({reason}); use another file") from error
+    try:
+        _check(folder)
+    except ModelError as error:
+        # The folder is a passing one: what is wrong is the file.
+        reason = str(error).replace(f"{folder}: ", "").replace(f"{folder}/", "")
+        raise ModelError(f"{path} makes no model that can run: {reason}") from error
+
+
+def _check(folder: Path) -> None:
+    """Raise ModelError where the model in ``folder`` could not be loaded; takes no memory for weights."""
+    import torch
+
+    from chatkv.model.checkpoint import load_weights
+    from chatkv.model.config import DecoderConfig
+    from chatkv.model.tokenizer import Codec
+
+    load_weights(folder, DecoderConfig.load(folder), torch.bfloat16, "meta")
+    Codec.load(folder)
+
+
+def _write(source: GgufFile, folder: Path, progress: Callable[[float], None]) -> None:
     names = {name: _hf_name(source, name) for name in source.tensors if name != "rope_freqs.weight"}
     config = _config(source)
-    for file, content in tokenizer_files(source.metadata, path).items():
+    for file, content in tokenizer_files(source.metadata, source.path).items():
         (folder / file).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     _write_safetensors(source, names, config, folder / "model.safetensors", progress)
@@ -137,23 +175,21 @@ def _hf_name(source: GgufFile, name: str) -> str:
 
 
 def _config(source: GgufFile) -> dict[str, Any]:
-    heads = int(source.value("attention.head_count"))
-    hidden = int(source.value("embedding_length"))
-    head_dim = int(
-        source.value("attention.key_length", source.value("rope.dimension_count", hidden // heads))
-    )
+    heads = source.integer("attention.head_count")
+    hidden = source.integer("embedding_length")
+    head_dim = source.integer("attention.key_length", source.integer("rope.dimension_count", hidden // heads))
     metadata = source.metadata
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[source.architecture]],
         "model_type": source.architecture,
         "dtype": "bfloat16",
-        "num_hidden_layers": int(source.value("block_count")),
+        "num_hidden_layers": source.integer("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": int(source.value("attention.head_count_kv", heads)),
+        "num_key_value_heads": source.integer("attention.head_count_kv", heads),
         "head_dim": head_dim,
         "hidden_size": hidden,
-        "intermediate_size": int(source.value("feed_forward_length")),
-        "max_position_embeddings": int(source.value("context_length")),
+        "intermediate_size": source.integer("feed_forward_length"),
+        "max_position_embeddings": source.integer("context_length"),
         "rms_norm_eps": float(source.value("attention.layer_norm_rms_epsilon")),
         "rope_parameters": _rope(source, head_dim),
         "vocab_size": int(source.tensors["token_embd.weight"].shape[1])
@@ -165,9 +201,9 @@ def _config(source: GgufFile) -> dict[str, Any]:
         "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
     }
-    window = metadata.get(f"{source.architecture}.attention.sliding_window")
-    if window:
-        config |= {"sliding_window": int(window), "use_sliding_window": True}
+    if metadata.get(f"{source.architecture}.attention.sliding_window"):
+        window = source.integer("attention.sliding_window")
+        config |= {"sliding_window": window, "use_sliding_window": True}
     return config
 
 

@@ -59,14 +59,17 @@ def write_gguf(
     writer.add_key_length(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    add_byte_level(writer, tokenizer or byte_level(CHATML_SPECIAL, []), pre)
     for key, value in (extra or {}).items():
+        writer.kv_data[0].pop(key, None)  # it takes the place of what the model says
         if isinstance(value, str):
             writer.add_string(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)
+        elif isinstance(value, list):
+            writer.add_array(key, value)
         else:
             writer.add_uint32(key, value)
-    add_byte_level(writer, tokenizer or byte_level(CHATML_SPECIAL, []), pre)
     state = {k: v.numpy().astype(np.float32) for k, v in model.state_dict().items()}
     if config.tie_word_embeddings:
         state.pop("lm_head.weight")

@@ -140,6 +140,14 @@ def test_a_gguf_file_is_converted_once_and_again_when_it_changes(cache: Path, tm
     assert Codec.load(first).stop_ids
 
 
+def test_a_gguf_without_a_layer_is_never_ready(cache: Path, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", extra={"llama.block_count": 9})
+    for _ in range(2):
+        with pytest.raises(ModelError, match="is missing"):
+            resolve(str(tmp_path / "m.gguf"), quiet)
+        assert not [p for p in (cache / "models").iterdir() if p.is_dir()]
+
+
 def test_a_broken_gguf_leaves_nothing(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF" + b"\xff" * 100)
     with pytest.raises(ModelError, match="broken GGUF"):

@@ -177,3 +177,26 @@ def test_metadata_may_be_missing(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(ModelError, match=r"llama\.embedding_length is missing"):
         converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"llama.attention.head_count": 0}, r"llama\.attention\.head_count must be .* above 0, got 0"),
+        ({"llama.attention.head_count": [6, 6]}, r"llama\.attention\.head_count must be .*, got \[6, 6\]"),
+        ({"llama.embedding_length": "48"}, r"llama\.embedding_length must be .*, got '48'"),
+        ({"llama.attention.head_count": 7}, "can't be converted"),
+        ({"llama.attention.layer_norm_rms_epsilon": [1, 2]}, "can't be converted"),
+        ({"llama.block_count": 9}, r"model\.layers\.3\.input_layernorm\.weight is missing"),
+        ({"llama.feed_forward_length": 79}, "has shape"),
+        ({"llama.attention.key_length": 15}, "head_dim 15 is odd"),
+        ({"tokenizer.chat_template": "{% for"}, "chat template"),
+    ],
+)
+def test_metadata_that_can_not_be_is_one_line(extra: dict[str, Any], says: str, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", extra=extra)
+    with pytest.raises(ModelError, match=says) as caught:
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "m.gguf") in str(caught.value)
+    assert str(tmp_path / "out") not in str(caught.value)
