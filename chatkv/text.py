@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 
+BIDI_CONTROLS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Code points that reorder what is around them, so that a text reads as something it is not."""
+
 # C0 without tab and newline, DEL, C1: a terminal would act on them. Lone surrogates can't be encoded.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_DROPPED = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{''.join(map(chr, BIDI_CONTROLS))}]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-# Characters that end a line or reorder what follows them: wrong anywhere in a one-line name.
-_LINE_BREAKING = re.compile(r"[\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_LINE_BREAKING = re.compile(r"[\u2028\u2029]")
 
 
 def printable(text: str) -> str:
-    """``text`` without C0/C1 controls (newline and tab stay; CR and CRLF become newline).
+    """``text`` without C0/C1 and bidirectional controls (newline and tab stay; CR and CRLF become newline).
 
     Lone surrogates become U+FFFD, so the result can always be encoded.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _SURROGATE.sub("\ufffd", _CONTROL.sub("", text))
+    return _SURROGATE.sub("\ufffd", _DROPPED.sub("", text))
 
 
 def one_line(text: str, limit: int = 60) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 STATES = frozenset(state.name.lower() for state in BlockState)
 REQUEST_STATES = frozenset({WAITING, RUNNING, PREEMPTED, FINISHED, REFUSED})
 MARKS = frozenset(mark.value for mark in Mark)
+MAX_BLOCKS = 1 << 24
+"""The map of a snapshot is laid out block by block."""
 
 
 def inconsistency(snapshot: Snapshot) -> str | None:
@@ -21,6 +23,8 @@ def inconsistency(snapshot: Snapshot) -> str | None:
     config, pool = snapshot.config, snapshot.pool
     if config.block_size < 1 or config.num_blocks < 0:
         return f"{config.num_blocks} blocks of {config.block_size} tokens"
+    if config.num_blocks > MAX_BLOCKS:
+        return f"{config.num_blocks} blocks are more than the {MAX_BLOCKS} that can be shown"
     if min(pool.free, pool.evictable, pool.protected) < 0:
         return "a pool count is negative"
     if pool.free + pool.evictable + pool.protected != config.num_blocks:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 
+from chatkv.text import BIDI_CONTROLS
+
 _SYMBOLS = {code: chr(0x2400 + code) for code in range(0x20)}
 _SYMBOLS |= {0x0A: "↵", 0x09: "⇥", 0x7F: "␡", 0x85: "↵", 0x2028: "↵", 0x2029: "↵"}
 _DROPPED = [
     *(code for code in range(0x80, 0xA0) if code != 0x85),
     # Zero width, and those that change the order of what follows. The joiners stay: emoji need them.
-    *(0x00AD, 0x061C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF),
+    *(0x00AD, 0x180E, 0x200B, *range(0x2060, 0x2070), 0xFEFF),
+    *BIDI_CONTROLS,
     *range(0xFFF9, 0xFFFC),
     *range(0xE0000, 0xE0080),
 ]

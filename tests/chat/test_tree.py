@@ -73,5 +73,8 @@ def test_a_given_name_is_one_line_and_not_empty() -> None:
 
 def test_printable_keeps_text_and_drops_controls() -> None:
     assert printable("a\tb\r\nc\rd\x00\x1b[0m\x85\x7f\ud800é") == "a\tb\nc\nd[0m\ufffdé"
+    assert printable("a\u202egnp.\u2066b\u2069\u200e\u200f\u061c\u202a") == "agnp.b"
+    assert printable("👩\u200d💻 שלום") == "👩\u200d💻 שלום"
+    assert one_line("a\u202e\u2028b") == "a b"
     assert one_line("a" * 59 + " " + "b" * 10**6) == "a" * 59 + "…"
     assert one_line("a" * 60) == "a" * 60

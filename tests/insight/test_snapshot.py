@@ -106,6 +106,16 @@ def broken(change: dict[str, Any]) -> str:
     return json.dumps(data)
 
 
+# Nothing in it contradicts itself.
+TOO_MANY = {
+    "config.num_blocks": 10**13,
+    "pool": {"free": 10**13, "evictable": 0, "protected": 0},
+    "block_map": [{"state": "free", "count": 10**13}],
+    "nodes": [],
+    "rows": [],
+}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -140,6 +150,7 @@ def broken(change: dict[str, Any]) -> str:
         (broken({"block_map.0.state": "odd"}), "block_map has 1 blocks 'odd'"),
         (broken({"block_map.0.count": 2}), "block_map does not cover 12 blocks"),
         (broken({"config.block_size": 0}), "blocks of 0 tokens"),
+        (broken(TOO_MANY), "10000000000000 blocks are more than the 16777216 that can be shown"),
         (broken({"rows.0.blocks.0": -3}), "row 6 names block -3"),
         (broken({"rows.0.written": 5}), "row 6 has 5 tokens in 2 blocks"),
         (broken({"ghosts.0.path": []}), "ghost of node 3"),
