@@ -127,7 +127,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None, str]]:
                     continue
                 try:
                     record = json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     yield number, None, f"not JSON ({error})"
                     continue
                 if isinstance(record, dict):

@@ -13,7 +13,7 @@ from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import print_table, progress_bar, write_json
-from chatkv.cli.sizes import parse_size
+from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 
@@ -42,7 +42,7 @@ def chats(
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
-    num_blocks: Annotated[int | None, typer.Option(min=1)] = None,
+    num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
     max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
     strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
     json_out: Annotated[

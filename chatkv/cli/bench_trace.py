@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
@@ -18,7 +19,8 @@ def trace(
     file: Annotated[Path, typer.Argument(help="JSONL: Mooncake's form, or {session, turn, prompt, output}.")],
     cache: Annotated[str, typer.Option(metavar="|".join(CACHES), help="How prefixes are found.")] = "radix",
     num_blocks: Annotated[
-        int | None, typer.Option(min=1, help="Blocks in the pool; default: enough for the whole trace.")
+        int | None,
+        typer.Option(min=1, max=MAX_BLOCKS, help="Blocks in the pool; default: enough for the whole trace."),
     ] = None,
     block_size: Annotated[
         int | None, typer.Option(min=1, help="Tokens a block; default 16. Mooncake's blocks have 512.")

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli.models import check_model
-from chatkv.cli.sizes import parse_size
+from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
@@ -48,7 +48,9 @@ def run(
     ] = None,
     num_blocks: Annotated[
         int | None,
-        typer.Option(min=1, help="Size of the KV pool in blocks, instead.", rich_help_panel=_MEMORY),
+        typer.Option(
+            min=1, max=MAX_BLOCKS, help="Size of the KV pool in blocks, instead.", rich_help_panel=_MEMORY
+        ),
     ] = None,
     max_context: Annotated[
         int | None,

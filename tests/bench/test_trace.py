@@ -93,6 +93,16 @@ def test_mooncake_ids_must_go_with_the_length(tmp_path: Path) -> None:
     assert entry.stored.tolist() == [1, 2]
 
 
+def test_a_line_of_brackets_is_a_bad_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text("[" * 100_000 + '\n{"prompt": [1, 2], "output": [3]}\n')
+    problems: list[str] = []
+    (entry,) = read_trace(path, problems.append)
+    assert entry.tokens == 2
+    assert len(problems) == 1
+    assert problems[0].startswith("line 1 skipped: not JSON")
+
+
 def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("hello\n")
@@ -123,6 +133,7 @@ def test_the_command_writes_what_it_counted(tmp_path: Path, capsys: pytest.Captu
         (["--evict-grain", "leaf"], 2, "node, block"),
         (["--cache", "hash", "--eviction", "lfu"], 2, "lru"),
         (["--num-blocks", "0"], 2, "--num-blocks"),
+        (["--num-blocks", str(2**26 + 1)], 2, "--num-blocks"),
     ],
 )
 def test_a_bad_option_is_one_line(

@@ -64,3 +64,14 @@ def test_a_folder_that_can_not_be_written_is_told_before_the_screen_opens(
     assert invoke(["run", "--sessions", str(tmp_path / "file" / "s")]) == 1
     assert "can't keep sessions in" in capsys.readouterr().err
     assert not opened
+
+
+@pytest.mark.parametrize("command", [["run"], ["bench"]])
+def test_more_blocks_than_any_machine_holds_are_refused(
+    opened: list[tuple[Any, ...]], command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke([*command, "--num-blocks", str(10**13)]) == 2
+    error = capsys.readouterr().err
+    assert "--num-blocks" in error
+    assert error.count("\n") == 1
+    assert opened == []
