@@ -15,6 +15,7 @@ from dataclasses import asdict
 from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError
+from chatkv.text import one_line
 
 
 def run_apart(
@@ -49,15 +50,16 @@ def run_apart(
     raise ChatkvError(f"a measured run ended early (exit code {process.returncode}): see the lines above")
 
 
-def _main() -> None:
-    from chatkv.bench.chats import run_chats
-
+def main() -> None:
+    """The child's side. Whatever ends the run is told in one line."""
     asked = json.load(sys.stdin)
 
     def tell(**message: object) -> None:
         print(json.dumps(message), flush=True)
 
     try:
+        from chatkv.bench.chats import run_chats
+
         result = run_chats(
             EngineConfig(**asked["config"]),
             Workload(**asked["workload"]),
@@ -65,9 +67,11 @@ def _main() -> None:
         )
     except ChatkvError as error:
         tell(error=str(error))
+    except Exception as error:
+        tell(error=one_line(f"a measured run failed: {type(error).__name__}: {error}", 400))
     else:
         tell(result=asdict(result))
 
 
 if __name__ == "__main__":
-    _main()
+    main()

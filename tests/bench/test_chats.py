@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from chatkv.bench import worker
 from chatkv.bench.report import medians, percentile, show
 from chatkv.bench.workload import Workload, scripts
 from chatkv.cli.outcome import invoke
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 
 
@@ -31,9 +35,27 @@ def test_sizes_are_checked() -> None:
 def test_percentiles_and_figures() -> None:
     assert percentile([], 0.5) == 0
     assert percentile([3, 1, 2], 0.5) == 2
-    assert percentile(list(range(100)), 0.95) == 95
+    assert percentile([2, 1], 0.5) == 1
+    # The nearest rank: the 95th of a hundred, the 7th, the first, the last.
+    hundred = list(range(1, 101))
+    assert [percentile(hundred, share) for share in (0.95, 0.07, 0.0, 1.0)] == [95, 7, 1, 100]
     assert show(1234.0) == "1,234"
     assert show(1.239) == "1.24"
+
+
+def test_whatever_ends_a_measured_run_comes_back_as_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no memory\n  at 0x1")
+
+    monkeypatch.setattr("chatkv.bench.chats.run_chats", fail)
+    asked = {"config": asdict(EngineConfig()), "workload": asdict(Workload())}
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
+    worker.main()
+    assert json.loads(capsys.readouterr().out) == {
+        "error": "a measured run failed: RuntimeError: no memory at 0x1"
+    }
 
 
 @pytest.mark.model
