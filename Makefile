@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 ARGS ?=
+# Who names a model does not need the default one.
+FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format bench wheel clean
@@ -20,7 +22,7 @@ help:
 	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
 
 run: $(INSTALLED)
-	@$(BIN)/chatkv fetch
+	@$(FETCH_DEFAULT)
 	@$(BIN)/chatkv run $(ARGS)
 
 test: lint
@@ -37,7 +39,7 @@ format: $(INSTALLED_DEV)
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)
-	@$(BIN)/chatkv fetch
+	@$(FETCH_DEFAULT)
 	@$(BIN)/chatkv bench $(ARGS)
 
 wheel: $(BIN)/pip
