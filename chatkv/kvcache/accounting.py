@@ -23,7 +23,10 @@ from chatkv.kvcache.table import Row
 
 SESSIONS_KEPT = 1024
 """Sessions whose latest tokens are remembered."""
+NAMESPACES_KEPT = 64
+"""Namespaces, the latest used, that are remembered."""
 NAMESPACES_SEARCHED = 8
+"""Of them, how many are searched for a prompt's tokens: each costs a look-up."""
 REASONS = ("bypassed", "rounding", "evicted", "other_namespace", "diverged", "first_seen")
 GONE_PER_BLOCK = 8
 """Lost blocks that are remembered for each block of the pool."""
@@ -49,12 +52,15 @@ class Ledger:
         self._history = History(self._size, GONE_PER_BLOCK * self._num_blocks)
         self._ends: dict[int, tuple[int, int]] = {}
         """Of each open row: the history's entry where its published blocks end, and their number."""
-        self._namespaces: dict[str, None] = {}
+        self._namespaces: OrderedDict[str, None] = OrderedDict()
         self._sessions.clear()
 
     def opened(self, row: Row, prompt: Int32Array, cached: int, copied: int, *, report: bool) -> None:
         """``row`` starts with ``cached`` tokens, ``copied`` of them by copied slots."""
         self._namespaces[row.namespace] = None
+        self._namespaces.move_to_end(row.namespace)
+        if len(self._namespaces) > NAMESPACES_KEPT:
+            self._namespaces.popitem(last=False)
         end = self._history.walk(row.namespace, prompt[: row.published * self._size])
         self._ends[row.request] = (end, row.published)
         if report:
@@ -92,7 +98,7 @@ class Ledger:
         own = shared_with(previous, prompt)
         seen = self._history.seen(row.namespace, prompt)
         held = max(self._known(prompt, row.namespace, row.session), cached) if row.reuse else n
-        others = [name for name in self._namespaces if name != row.namespace][:NAMESPACES_SEARCHED]
+        others = [name for name in reversed(self._namespaces) if name != row.namespace][:NAMESPACES_SEARCHED]
         elsewhere = (
             max((self._known(prompt, name, row.session) for name in others), default=0) if row.reuse else 0
         )

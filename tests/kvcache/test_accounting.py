@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from chatkv.kvcache.accounting import NAMESPACES_KEPT
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import Event, EventLog, PromptAccounted
 from chatkv.kvcache.hash_cache import HashCache
@@ -189,3 +190,16 @@ def test_forked_answers_share_their_prompt() -> None:
     assert told.cache.fork(1, 2) is not None
     assert (told.last.request, told.last.hit, told.last.copied) == (2, 8, 2)
     told.cache.check_integrity()
+
+
+def test_the_latest_namespaces_are_remembered() -> None:
+    told = Told(RadixCache, blocks=1024)
+    told.ask(A[:8], namespace="early")
+    told.ask(A[:4], namespace="often")
+    for i in range(2 * NAMESPACES_KEPT):
+        told.ask([100, i], namespace=f"n{i}")
+        told.ask([101], namespace="often")
+    ledger = told.cache._ledger
+    assert ledger is not None
+    assert len(ledger._namespaces) == NAMESPACES_KEPT
+    assert told.ask(A[:9], namespace="new") == {"other_namespace": 4, "first_seen": 5}
