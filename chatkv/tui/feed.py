@@ -12,27 +12,32 @@ KEPT_RECENT = 2_000
 
 
 class Feed:
-    """Owns the mirror. While frozen, events are kept and the mirror stays as it is; nothing is lost."""
+    """Owns the mirror. While frozen, a copy of it is shown and the mirror goes on; nothing is lost."""
 
     def __init__(self) -> None:
-        self.mirror = Mirror()
+        self._live = Mirror()
+        self._shown: Mirror | None = None
+        """What is shown while frozen."""
         self.dirty = True
         """The mirror changed since the last frame; whoever draws resets it."""
         self._recent: list[Event] = []
-        self._frozen = False
-        self._held: list[tuple[tuple[Event, ...], float]] = []
         self._nodes: dict[int, int] = {}
         self._ends: dict[str, int] = {}
         self._latest = 0
 
     @property
+    def mirror(self) -> Mirror:
+        """What is to be shown: the live mirror, or how it was when the picture was frozen."""
+        return self._live if self._shown is None else self._shown
+
+    @property
     def frozen(self) -> bool:
         """True while the picture is held still."""
-        return self._frozen
+        return self._shown is not None
 
     @property
     def latest(self) -> int:
-        """``seq`` of the newest event, folded or held."""
+        """``seq`` of the newest event, shown or not."""
         return self._latest
 
     def take(self, events: Sequence[Event], wall: float) -> None:
@@ -40,23 +45,18 @@ class Feed:
         if not events:
             return
         self._latest = events[-1].seq
-        if self._frozen:
-            self.dirty = True
-            self._held.append((tuple(events), wall))
-        else:
-            self._fold(events, wall)
+        self._fold(events, wall)
 
     def freeze(self, frozen: bool) -> None:
         """Hold the picture still, or let it catch up."""
-        self._frozen = frozen
-        self.dirty = True
-        if not frozen:
-            held, self._held = self._held, []
-            for events, wall in held:
-                self._fold(events, wall)
+        if frozen != self.frozen:
+            self._shown = self._live.copy() if frozen else None
+            self.dirty = True
 
     def take_recent(self) -> list[Event]:
-        """The events folded since the last call (the newest ``KEPT_RECENT``)."""
+        """The events folded since the last call (the newest ``KEPT_RECENT``); none while frozen."""
+        if self.frozen:
+            return []
         recent, self._recent = self._recent, []
         return recent
 
@@ -68,18 +68,18 @@ class Feed:
         node = self._ends.get(session)
         if node is None:
             return None
-        nodes = self.mirror.nodes
+        nodes = self._live.nodes
         # Leaves go first, so the tokens still there are those above the deepest node left.
-        ghost = self.mirror.ghosts.get(node)
+        ghost = self._live.ghosts.get(node)
         path = (
-            self.mirror.path(node)
+            self._live.path(node)
             if node in nodes
             else [n for n in (ghost.path if ghost else ()) if n in nodes]
         )
         return sum(len(nodes[n].tokens) for n in path)
 
     def _fold(self, events: Sequence[Event], wall: float) -> None:
-        self.mirror.apply_all(events, wall)
+        self._live.apply_all(events, wall)
         for event in events:
             self._follow(event)
         self._recent.extend(events)
@@ -100,6 +100,6 @@ class Feed:
             self._ends.clear()
         elif isinstance(event, kv.RequestClosed):
             node = self._nodes.pop(event.request, kv.ROOT)
-            view = self.mirror.requests.get(event.request)
+            view = self._live.requests.get(event.request)
             if view is not None and node != kv.ROOT:
                 self._ends[view.session] = node

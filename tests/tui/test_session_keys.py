@@ -145,6 +145,34 @@ async def test_deleting_asks_and_can_be_undone(tmp_path: Path) -> None:
         assert any("nothing to bring back" in line for line in bench.said)
 
 
+async def test_a_session_deleted_while_it_answers_comes_back_whole(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("half", steps=3)
+        bench.app.action_delete()
+        await bench.press("y")
+        bench.engine.finish_all()
+        await bench.settle()
+        await bench.app.action_undelete()
+        await bench.settle()
+        assert bench.session.running is None
+        assert [m.role for m in bench.session.conversation.path()] == ["user", "assistant"]
+        assert bench.session.conversation.path()[-1].text
+        await bench.ask("goes on")
+        assert len(bench.session.conversation.path()) == 4
+
+
+async def test_renaming_a_session_without_a_file_keeps_what_was_said(tmp_path: Path) -> None:
+    (tmp_path / "sessions").write_text("a file where the folder should be")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("hello")
+        assert not bench.session.stored
+        bench.app.book.rename(bench.session, "mine")
+        assert bench.session.name == "mine"
+        assert len(bench.session.conversation.path()) == 2
+
+
 async def test_deleting_the_last_session_leaves_an_empty_one(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():

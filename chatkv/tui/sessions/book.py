@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from chatkv.chat.store import SessionStore
-from chatkv.chat.tree import Conversation, Message, new_id
+from chatkv.chat.tree import Conversation, Message, clean_name, new_id
 from chatkv.engine.messages import Delta, Finished
 from chatkv.errors import ChatkvError
 from chatkv.tui.sessions.running import Running
@@ -167,7 +167,7 @@ class SessionBook:
         if session.stored:
             self._store.rename(session.conversation, name)
         else:
-            session.conversation = Conversation(name=name, system=session.conversation.system)
+            session.conversation.given_name = clean_name(name)
 
     def set_system(self, session: Session, text: str) -> None:
         """Give it a system prompt; blank text: none. Raises ChatError where it can't be saved."""
@@ -188,7 +188,15 @@ class SessionBook:
         return fork
 
     def delete(self, session: Session) -> None:
-        """Take it away; ``undelete`` brings it back. Its neighbour becomes current where it was."""
+        """Take it away; ``undelete`` brings it back. Its neighbour becomes current where it was.
+
+        What has come of a running answer is kept; its last word will find no session any more.
+        """
+        running, session.running = session.running, None
+        if running is not None:
+            running.over = True
+            if running.token_ids:
+                running.message = self._keep(session, running, "aborted", {})
         if session.stored:
             self._store.delete(session.conversation)
         at = self.sessions.index(session)

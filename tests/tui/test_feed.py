@@ -1,0 +1,36 @@
+"""The picture held still while the engine goes on."""
+
+from __future__ import annotations
+
+from chatkv.kvcache.events import Event, EventLog
+from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.tui.feed import Feed
+
+
+def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
+    events: list[Event] = []
+    cache = RadixCache(32, 4, log=EventLog(events.append))
+    feed = Feed()
+
+    def run(request: int) -> None:
+        assert cache.open(request, range(request * 100, request * 100 + 9), session="s") is not None
+        assert cache.grow(request, 9)
+        cache.commit(request, range(request * 100, request * 100 + 9))
+        cache.close(request, "finished")
+        feed.take(events, 0.0)
+        events.clear()
+
+    run(1)
+    feed.take_recent()
+    before = (feed.mirror.seq, len(feed.mirror.nodes))
+    feed.freeze(True)
+    run(2)
+    assert feed.frozen
+    assert (feed.mirror.seq, len(feed.mirror.nodes)) == before
+    assert feed.latest > before[0]
+    assert feed.take_recent() == []
+    feed.freeze(False)
+    assert feed.mirror.seq == feed.latest
+    assert len(feed.mirror.nodes) > before[1]
+    assert feed.take_recent()
+    assert feed.mirror.gaps == []
