@@ -68,6 +68,11 @@ class BlockMap:
             stale = (self.states[blocks] == BlockState.EVICTED) & (self._evicted_epoch[blocks] <= epoch)
             self.states[blocks[stale]] = BlockState.FREE
 
+    def fade(self, blocks: Int32Array) -> None:
+        """Those of ``blocks`` that still look evicted look free from now on."""
+        stale = self.states[blocks] == BlockState.EVICTED
+        self.states[blocks[stale]] = BlockState.FREE
+
     def clear(self) -> None:
         """All blocks are free."""
         self.owner[:] = FREE

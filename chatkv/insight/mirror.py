@@ -57,6 +57,21 @@ class Mirror(MirrorState):
             self._blocks.paint(node.blocks, node.state)
             self.changed.add(node.id)
 
+    def fade(self, before: float) -> bool:
+        """Let go of what was evicted before wall time ``before``; True where there was something.
+
+        For whoever shows a live picture: a ghost stays a short while, also when nothing more happens.
+        Folding alone keeps ghosts until two more requests open, and is not changed by this.
+        """
+        stale = {
+            key: ghost for key, ghost in self.ghosts.items() if ghost.wall is not None and ghost.wall < before
+        }
+        for key, ghost in stale.items():
+            self._ghosts.drop(key)
+            self._blocks.fade(ghost.blocks)
+        self.structure_version += bool(stale)
+        return bool(stale)
+
     def _use(self, node: Node, seq: int) -> None:
         """Every node on the path was last used now; in ``hash`` a use is of single nodes."""
         for found in [node] if self.cache == "hash" else self._tree.up(node.id):

@@ -9,6 +9,8 @@ from chatkv.kvcache import events as kv
 from chatkv.kvcache.events import Event
 
 KEPT_RECENT = 2_000
+GHOST_S = 8.0
+"""How long what was evicted stays to be seen."""
 
 
 class Feed:
@@ -51,6 +53,11 @@ class Feed:
         """Hold the picture still, or let it catch up."""
         if frozen != self.frozen:
             self._shown = self._live.copy() if frozen else None
+            self.dirty = True
+
+    def fade(self, now: float) -> None:
+        """It is ``now`` (``time.time()``): what was evicted long enough ago leaves the picture."""
+        if self._live.ghosts and self._live.fade(now - GHOST_S):
             self.dirty = True
 
     def take_recent(self) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from textual import on
@@ -107,6 +108,7 @@ class MainScreen(ArrangedScreen):
     def draw_cache(self) -> None:
         """Bring the cache panes in line with the feed, if it changed."""
         feed = self.desk.feed
+        feed.fade(time.time())
         if feed.dirty:
             feed.dirty = False
             self.cache.show(feed, self.desk.book.current.key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
-from chatkv.tui.feed import Feed
+from chatkv.tui.feed import GHOST_S, Feed
 
 
 def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
@@ -34,3 +35,28 @@ def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
     assert len(feed.mirror.nodes) > before[1]
     assert feed.take_recent()
     assert feed.mirror.gaps == []
+
+
+def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
+    events: list[Event] = []
+    cache = RadixCache(4, 4, log=EventLog(events.append))
+    feed = Feed()
+    for request, wall in ((1, 100.0), (2, 200.0)):
+        assert cache.open(request, [request] * 13) is not None
+        assert cache.grow(request, 13)
+        cache.commit(request, [request] * 13)
+        cache.close(request, "finished")
+        feed.take(events, wall)
+        events.clear()
+    mirror = feed.mirror
+    ghosts = len(mirror.ghosts)
+    assert ghosts
+    feed.dirty = False
+    feed.fade(200.0 + GHOST_S - 0.1)
+    assert (len(mirror.ghosts), feed.dirty) == (ghosts, False)
+    version = mirror.structure_version
+    feed.fade(200.0 + GHOST_S + 0.1)
+    assert (len(mirror.ghosts), feed.dirty) == (0, True)
+    assert mirror.structure_version > version
+    assert BlockState.EVICTED not in mirror.block_states()
+    assert mirror.check() == []
