@@ -33,11 +33,10 @@ Key = tuple[int, ...]
 
 
 class Strategy(NamedTuple):
-    """``grows``: a use can only make the key larger, so an outdated key is never too large."""
+    """``key`` ends in a time."""
 
     name: str
     key: Callable[[Candidate], Key]
-    grows: bool
 
 
 SLRU_THRESHOLD = 2
@@ -46,13 +45,13 @@ SLRU_THRESHOLD = 2
 STRATEGIES: dict[str, Strategy] = {
     s.name: s
     for s in (
-        Strategy("lru", lambda n: (n.last,), True),
-        Strategy("lfu", lambda n: (n.hits, n.last), True),
-        Strategy("fifo", lambda n: (n.created,), True),
-        Strategy("mru", lambda n: (-n.last,), False),
-        Strategy("filo", lambda n: (-n.created,), True),
-        Strategy("priority", lambda n: (n.priority, n.last), True),
-        Strategy("slru", lambda n: (int(n.hits >= SLRU_THRESHOLD), n.last), True),
+        Strategy("lru", lambda n: (n.last,)),
+        Strategy("lfu", lambda n: (n.hits, n.last)),
+        Strategy("fifo", lambda n: (n.created,)),
+        Strategy("mru", lambda n: (-n.last,)),
+        Strategy("filo", lambda n: (-n.created,)),
+        Strategy("priority", lambda n: (n.priority, n.last)),
+        Strategy("slru", lambda n: (int(n.hits >= SLRU_THRESHOLD), n.last)),
     )
 }
 

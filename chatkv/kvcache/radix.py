@@ -19,7 +19,7 @@ from chatkv.kvcache.errors import CacheError, ReleaseError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.eviction import strategy
 from chatkv.kvcache.leaves import EvictableLeaves
-from chatkv.kvcache.node import EMPTY, Node, common_prefix, token_data
+from chatkv.kvcache.node import EMPTY, Node, common_prefix, data_tokens, token_data
 from chatkv.kvcache.results import Evicted, Found, Inserted, Match
 
 
@@ -76,7 +76,7 @@ class RadixTree:
         """
         found = self.roots.get(namespace)
         if found is None:
-            found = Node(ev.ROOT, None, EMPTY, EMPTY, self.log.clock, namespace)
+            found = Node(ev.ROOT, None, b"", EMPTY, self.log.clock, namespace)
             found.locks = 1
         return found
 
@@ -84,38 +84,50 @@ class RadixTree:
 
     def find(self, tokens: Int32Array, namespace: str = "") -> Found:
         """The longest cached prefix of ``tokens`` (int32 [n]), changing nothing, not even recency."""
-        size, data = self.block_size, token_data(tokens)
-        width, end = 4 * size, len(data)
-        node = self.root(namespace)
-        at = idle = 0  # ``at`` in bytes
-        while True:
-            child = node.children.get(data[at : at + width]) if end - at >= width else None
-            if child is None:
-                rest = tokens[at // 4 :]
-                source, extra = node.closest_child(rest, size) if self.ordered else (None, 0)
-                return Found(node, node.num_tokens, at // 4, idle, source, extra)
-            if not data.startswith(child.data, at):
-                break
-            if child.locks == 0:
-                idle += len(child.blocks)
-            at += len(child.data)
-            node = child
-        shared = common_prefix(child.tokens, tokens[at // 4 :])
+        size = self.block_size
+        path, at, child = self._descend(namespace, token_data(tokens))
+        idle = sum(len(node.blocks) for node in path if node.locks == 0)
+        if child is None:
+            node = path[-1]
+            source, extra = node.closest_child(tokens[at:], size) if self.ordered else (None, 0)
+            return Found(node, node.num_tokens, at, idle, source, extra)
+        shared = common_prefix(child.tokens, tokens[at:])
         whole = shared // size * size
         if child.locks == 0:
             idle += whole // size
         extra = shared - whole
-        return Found(child, whole, at // 4 + whole, idle, child if extra else None, extra)
+        return Found(child, whole, at + whole, idle, child if extra else None, extra)
 
     def match(self, tokens: Int32Array, namespace: str = "") -> Match:
         """The longest cached prefix of ``tokens``; a node that it ends in is split there.
 
         Every node of the matched path was used now (and only those).
         """
-        found = self.find(tokens, namespace)
-        node = self.settle(found)
+        path, at, child = self._descend(namespace, token_data(tokens))
+        if child is not None:  # at least its first block matches
+            whole = common_prefix(child.tokens, tokens[at:]) // self.block_size * self.block_size
+            path.append(self._split(child, whole))
+            at += whole
+        node = path[-1]
         self._used(node, hit=False)
-        return Match(node, self.path_blocks(node), found.tokens)
+        blocks = np.concatenate([n.blocks for n in path]) if len(path) > 1 else EMPTY
+        return Match(node, blocks, at)
+
+    def _descend(self, namespace: str, data: bytes) -> tuple[list[Node], int, Node | None]:
+        """From the root along ``data``: the nodes that match whole, root first; how many tokens they
+        hold; and the child, if any, of which only a beginning of one block or more matches.
+        """
+        width, end = 4 * self.block_size, len(data)
+        node = self.root(namespace)
+        path = [node]
+        at = 0  # in bytes
+        while end - at >= width and (child := node.children.get(data[at : at + width])) is not None:
+            if not data.startswith(child.data, at):
+                return path, at // 4, child
+            at += len(child.data)
+            node = child
+            path.append(node)
+        return path, at // 4, None
 
     def settle(self, found: Found) -> Node:
         """The node that ends exactly where ``found`` ends, split off where needed."""
@@ -160,6 +172,7 @@ class RadixTree:
         if priority > 0:
             for node in self.path(result.node):
                 node.priority = max(node.priority, priority)
+            self.leaves.changed(result.node)
         return result
 
     def store(
@@ -170,24 +183,25 @@ class RadixTree:
         A leaf that ``request`` stored, and that only it locks, grows in place.
         """
         size, data = self.block_size, token_data(tokens)
+        width, end = 4 * size, len(data)
         # A root goes with its last child: a handle on one that went means the namespace's present root.
-        node, at = (self.root(start.namespace) if start.parent is None else start), 0
-        while at < len(tokens):
-            key = data[4 * at : 4 * (at + size)]
+        node, at = (self.root(start.namespace) if start.parent is None else start), 0  # ``at`` in bytes
+        while at < end:
+            key = data[at : at + width]
             child = node.children.get(key)
             if child is None:
                 dropped, pinned = self._supersede(node, key, request)
                 put = self._add if pinned else self._put
-                node = put(node, tokens[at:].copy(), blocks[at // size :].copy(), request)
+                node = put(node, data[at:], blocks[at // width :].copy(), request)
                 if pinned:  # the block that took the tail's place, and no more, so that the bound holds
                     self.pin(node if len(node.blocks) == 1 else self._split(node, size), True)
-                return Inserted(node, at, dropped)
-            if data.startswith(child.data, 4 * at):
+                return Inserted(node, at // 4, dropped)
+            if data.startswith(child.data, at):
                 node = child
             else:
-                node = self._split(child, common_prefix(child.tokens, tokens[at:]) // size * size)
-            at += node.num_tokens
-        return Inserted(node, at, EMPTY)
+                node = self._split(child, common_prefix(child.tokens, tokens[at // 4 :]) // size * size)
+            at += len(node.data)
+        return Inserted(node, at // 4, EMPTY)
 
     def store_tail(
         self, parent: Node, tokens: Int32Array, block: int, request: int | None = None
@@ -199,7 +213,7 @@ class RadixTree:
         if parent.covers(key):
             return Inserted(parent, len(tokens), EMPTY)
         dropped, pinned = self._supersede(parent, key, request)
-        node = self._add(parent, tokens.copy(), np.array([block], dtype=np.int32), request)
+        node = self._add(parent, key, np.array([block], dtype=np.int32), request)
         if pinned:
             self.pin(node, True)
         return Inserted(node, 0, dropped)
@@ -249,7 +263,7 @@ class RadixTree:
             node.owner = None  # a pin is for what is there now: it does not grow with the leaf
         else:
             del self.pinned[node.id]
-        self.leaves.reordered(node)
+        self.leaves.changed(node)
         self.log.emit(ev.NodePinned, node=node.id, pinned=pinned)
 
     def held_by_pins(self, extra: Node) -> int:
@@ -299,8 +313,10 @@ class RadixTree:
     def _used(self, node: Node, hit: bool) -> None:
         self.log.emit(ev.PathUsed, node=node.id, hit=hit)
         if hit:
-            for n in self.path(node):
-                n.hits += 1
+            walk = node
+            while walk.parent is not None:
+                walk.hits += 1
+                walk = walk.parent
         self.touch(node)
 
     def touch(self, node: Node) -> None:
@@ -309,9 +325,7 @@ class RadixTree:
         while walk.parent is not None:
             walk.last = now
             walk = walk.parent
-        if not self.strategy.grows:
-            for n in self.path(node):
-                self.leaves.used(n)
+        self.leaves.changed(node)  # the nodes above it are no leaves
 
     def _supersede(self, parent: Node, key: bytes, request: int | None) -> tuple[Int32Array, bool]:
         """Drop the tail whose tokens a new child with ``key`` will hold as well.
@@ -328,27 +342,28 @@ class RadixTree:
         if node.locks == 0 and not node.children:
             self.leaves.add(node)
 
-    def _put(self, parent: Node, tokens: Int32Array, blocks: Int32Array, request: int | None) -> Node:
+    def _put(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
         grows = request is not None and parent.owner == request and parent.locks == 1 and not parent.children
         if not grows or parent.parent is None:
-            return self._add(parent, tokens, blocks, request)
-        parent.tokens = np.concatenate((parent.tokens, tokens))
+            return self._add(parent, data, blocks, request)
+        parent.data += data
         parent.blocks = np.concatenate((parent.blocks, blocks))
+        tokens = data_tokens(data)
         self.total_tokens += len(tokens)
         self.total_blocks += len(blocks)
         self.log.emit(ev.NodeExtended, node=parent.id, tokens=tokens, blocks=blocks, request=request)
         self.touch(parent)
         return parent
 
-    def _add(self, parent: Node, tokens: Int32Array, blocks: Int32Array, request: int | None) -> Node:
-        node = Node(self._next_id, parent, tokens, blocks, self.log.clock + 1, parent.namespace)
+    def _add(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
+        node = Node(self._next_id, parent, data, blocks, self.log.clock + 1, parent.namespace)
         self._next_id += 1
         node.owner = request
         if parent.parent is None:
             self.roots[parent.namespace] = parent  # it may just have lost its last child, and its place
         parent.add_child(node.key(self.block_size), node, self.ordered)
         self.leaves.discard(parent)
-        self.total_tokens += len(tokens)
+        self.total_tokens += node.num_tokens
         self.total_blocks += len(blocks)
         self.evictable += len(blocks)
         self.log.emit(
@@ -356,7 +371,7 @@ class RadixTree:
             node=node.id,
             parent=parent.id,
             namespace=node.namespace,
-            tokens=tokens,
+            tokens=node.tokens,
             blocks=blocks,
             request=request,
         )
@@ -367,9 +382,10 @@ class RadixTree:
     def _split(self, node: Node, at: int) -> Node:
         size, parent = self.block_size, node.parent
         assert parent is not None
-        upper = Node(self._next_id, parent, node.tokens[:at], node.blocks[: at // size].copy(), 0, "")
+        width, above = 4 * at, node.blocks[: at // size].copy()
+        upper = Node(self._next_id, parent, node.data[:width], above, node.created, node.namespace)
         self._next_id += 1
-        upper.namespace, upper.created, upper.last = node.namespace, node.created, node.last
+        upper.last = node.last
         upper.locks, upper.hits, upper.priority, upper.pinned = (
             node.locks,
             node.hits,
@@ -377,11 +393,7 @@ class RadixTree:
             node.pinned,
         )
         parent.children[node.key(size)] = upper  # the same key, so the order needs no change
-        node.tokens, node.blocks, node.parent = (
-            node.tokens[at:],
-            node.blocks[at // size :].copy(),
-            upper,
-        )
+        node.data, node.blocks, node.parent = node.data[width:], node.blocks[at // size :].copy(), upper
         upper.add_child(node.key(size), node, self.ordered)
         if upper.pinned:
             self.pinned[upper.id] = upper
@@ -395,7 +407,7 @@ class RadixTree:
         parent, size = node.parent, self.block_size
         assert parent is not None
         assert node in self.leaves, f"{node!r} is not an evictable leaf"
-        blocks, tokens = node.blocks[keep:], node.tokens[keep * size :]
+        blocks, lost = node.blocks[keep:], node.num_tokens - keep * size
         why = {
             "reason": reason,
             "strategy": self.strategy.name,
@@ -404,20 +416,20 @@ class RadixTree:
             "leaves": len(self.leaves),
             "request": request,
         }
-        self.total_tokens -= len(tokens)
+        self.total_tokens -= lost
         self.total_blocks -= len(blocks)
         self.evictable -= len(blocks)
         if keep:
-            node.tokens, node.blocks = node.tokens[: keep * size], node.blocks[:keep].copy()
-            self.log.emit(ev.NodeTrimmed, node=node.id, tokens=len(tokens), blocks=blocks, **why)
-            return blocks, len(tokens)
+            node.data, node.blocks = node.data[: 4 * keep * size], node.blocks[:keep].copy()
+            self.log.emit(ev.NodeTrimmed, node=node.id, tokens=lost, blocks=blocks, **why)
+            return blocks, lost
         self.leaves.discard(node)
         self.pinned.pop(node.id, None)
         parent.drop_child(node.key(size), self.ordered)
-        self.log.emit(ev.NodeEvicted, node=node.id, tokens=len(tokens), blocks=blocks, **why)
+        self.log.emit(ev.NodeEvicted, node=node.id, tokens=lost, blocks=blocks, **why)
         if parent.parent is None:
             if not parent.children:
                 del self.roots[parent.namespace]
         else:
             self._offer(parent)
-        return blocks, len(tokens)
+        return blocks, lost

@@ -159,7 +159,7 @@ def test_the_check_notices(fault: str) -> None:
         tree.roots[""].order.reverse()
         tree.roots[""].order.pop()
     elif fault == "tokens":
-        node.tokens = node.tokens[:-1]
+        node.data = node.data[:-4]
     elif fault == "counts":
         tree.total_tokens += 1
     elif fault == "root":
