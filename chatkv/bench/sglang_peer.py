@@ -12,6 +12,7 @@ import importlib.util
 import sys
 from array import array
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -86,7 +87,7 @@ class SGLangTree:
         self._params = importlib.import_module("sglang.srt.mem_cache.base_prefix_cache")
         self.tree = cache.RadixCache.create_simulated(mock_allocator=_Allocator(torch), page_size=page_size)
 
-    def key(self, tokens: Sequence[int]) -> Any:
+    def key(self, tokens: Sequence[int], session: str = "") -> Any:
         """Token ids as SGLang keeps them."""
         return self._key(array("q", tokens))
 
@@ -131,6 +132,14 @@ def installed() -> Path | None:
         if (Path(entry) / "sglang" / "srt" / "mem_cache" / "radix_cache.py").is_file():
             return Path(entry)
     return None
+
+
+def version() -> str:
+    """The version of the installed ``sglang``, or "unknown"."""
+    try:
+        return metadata.version("sglang")
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _module() -> Any:

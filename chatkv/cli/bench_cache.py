@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.errors import ChatkvError, UsageError
+
+if TYPE_CHECKING:
+    from chatkv.bench.cache_bench import ChatRun
+    from chatkv.bench.cache_bench_scale import Scale
 
 POOL_TOKENS = 200_000
+OWN = ("radix", "hash")
+Case = tuple[int, int | None]
+"""Tokens a block, tokens in the pool."""
+Runs = dict[tuple[Case, str], "list[ChatRun]"]
 
 
 def cache(
+    cache: Annotated[
+        str,
+        typer.Option(metavar="|".join(OWN), help="Which of ours; hash at blocks of 16 tokens only."),
+    ] = "radix",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Passes of each, in turn; medians.")] = 3,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
@@ -21,54 +36,112 @@ def cache(
 ) -> None:
     """Match, insert and evict on 200 chats of 20 turns (12 million prompt tokens), µs a turn.
 
-    SGLang's Python radix cache runs beside ours, in turn, where its wheel is installed.
+    SGLang's Python radix cache runs beside ours, in turn, where its wheel is installed; hit rates of the
+    two trees must be equal.
     """
     from chatkv.bench import cache_bench, sglang_peer
 
-    names = list(cache_bench.PEERS)
+    if cache not in OWN:
+        raise UsageError(f"--cache must be one of {', '.join(OWN)}, got {cache!r}")
+    names = [cache, "sglang"]
     if sglang_peer.installed() is None:
         names.remove("sglang")
         how = sglang_peer.HOW_TO_INSTALL
         typer.echo(f"chatkv: sglang is not installed, so ours runs alone; install it with: {how}", err=True)
-    cases = [(page, pool) for page in (1, 16) for pool in (None, POOL_TOKENS)]
-    runs: dict[tuple[int, int | None, str], list[cache_bench.ChatRun]] = {}
+    pages = (1, 16) if cache == "radix" else (16,)
+    cases: list[Case] = [(page, pool) for page in pages for pool in (None, POOL_TOKENS)]
+    runs: Runs = {}
+    scale = None
     with progress_bar() as advance:
         total, done = rounds * len(cases) * len(names), 0
-        for page, pool in cases:
+        for case in cases:
             for _ in range(rounds):
                 for name in names:
-                    advance(f"{name}, {page} tokens a block", done, total)
-                    run = cache_bench.run_chats(name, page, pool)
-                    runs.setdefault((page, pool, name), []).append(run)
+                    advance(f"{name}, {case[0]} tokens a block", done, total)
+                    runs.setdefault((case, name), []).append(cache_bench.run_chats(name, *case))
                     done += 1
-        advance("memory, leaves, pauses", done, total)
-        scale = cache_bench.run_scale()
+        if cache == "radix":
+            from chatkv.bench.cache_bench_scale import run_scale
+
+            advance("memory, leaves, pauses", done, total)
+            scale = run_scale()
     if json_out is not None:
         rows = [
             {"block_size": page, "pool_tokens": pool, "tree": name, "runs": [asdict(run) for run in made]}
-            for (page, pool, name), made in runs.items()
+            for ((page, pool), name), made in runs.items()
         ]
-        write_json(json_out, {"chats": rows, "scale": asdict(scale)})
-        if str(json_out) == "-":
-            return
+        data = {
+            "versions": _versions(names),
+            "chats": rows,
+            "scale": None if scale is None else asdict(scale),
+        }
+        write_json(json_out, data)
+    if json_out is None or str(json_out) != "-":
+        _show(runs)
+        if scale is not None:
+            _show_scale(scale)
+    if cache == "radix":
+        _check_hits(runs)
+
+
+def _versions(names: list[str]) -> dict[str, str]:
+    import numpy as np
+
+    from chatkv import __version__
+    from chatkv.bench.sglang_peer import version
+
+    out = {"chatkv": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    return {**out, "sglang": version()} if "sglang" in names else out
+
+
+def _check_hits(runs: Runs) -> None:
+    for (case, name), made in runs.items():
+        rates = {run.hit_rate for run in made + runs.get((case, "sglang"), [])}
+        if len(rates) > 1:
+            raise ChatkvError(
+                f"the hit rates of {name} and sglang differ at {case[0]} tokens a block: {sorted(rates)}"
+            )
+
+
+def _show(runs: Runs) -> None:
+    from chatkv.bench.cache_bench import middle
+
     table = []
-    for (page, pool, name), made in runs.items():
-        m = cache_bench.middle(made)
-        figures: list[Any] = [m.match_us, m.insert_us, m.match_us + m.insert_us, m.evict_us, m.longest_ms]
+    for (case, name), made in runs.items():
+        m, sums = middle(made), [run.sum_us for run in made]
+        theirs = runs.get((case, "sglang")) if name != "sglang" else None
+        faster = f"{median(run.sum_us for run in theirs) / median(sums):.1f}" if theirs else ""
         table.append(
-            [name, str(page), "no limit" if pool is None else f"{pool:,}"]
-            + [f"{value:.1f}" for value in figures]
-            + [f"{m.hit_rate:.4f}"]
+            (
+                name,
+                str(case[0]),
+                "no limit" if case[1] is None else f"{case[1]:,}",
+                f"{m.match_us:.1f}",
+                f"{m.insert_us:.1f}",
+                f"{median(sums):.1f} ({min(sums):.1f}–{max(sums):.1f})",
+                faster,
+                f"{m.evict_us:.1f}",
+                f"{m.longest_ms:.1f}",
+                f"{m.hit_rate:.4f}",
+            )
         )
-    heads = ["tree", ">block", ">pool", ">match µs", ">insert µs", ">sum µs", ">evict µs"]
-    print_table([*heads, ">longest ms", ">hit rate"], table)
+    heads = ["cache", ">block", ">pool", ">match µs", ">insert µs", ">sum µs", ">times sglang's speed"]
+    print_table([*heads, ">evict µs", ">longest ms", ">hit rate"], table)
+
+
+def _show_scale(scale: Scale) -> None:
     lines = [
-        (f"bytes a cached token, block {page}", f"{size:.1f}") for page, size in scale.bytes_per_token.items()
+        (f"bytes a cached token, block {page}: tree alone", f"{size:.1f}")
+        for page, size in scale.tree_bytes.items()
+    ]
+    lines += [
+        (f"bytes a cached token, block {page}: tree, pool, open block tables", f"{size:.1f}")
+        for page, size in scale.open_bytes.items()
     ]
     lines += [
         (f"µs an eviction among {leaves:,} leaves", f"{us:.1f}") for leaves, us in scale.evict_us.items()
     ]
     size = f"{scale.tokens:,} tokens in {scale.nodes:,} nodes"
-    lines += [(f"longest match or insert at {size}, ms", f"{scale.longest_ms:.2f}")]
+    lines += [(f"longest {what} at {size}, ms", f"{ms:.2f}") for what, ms in scale.longest_ms.items()]
     print()
-    print_table(["chatkv's tree", ">"], lines)
+    print_table(["chatkv's radix cache", ">"], lines)
