@@ -7,11 +7,10 @@ question and an answer. 12.0 million prompt tokens in all.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -55,14 +54,11 @@ def run_chats(name: str, page_size: int, pool: int | None) -> ChatRun:
     hits = prompts = 0
     gc.collect()
 
-    def timed(what: str, action: Callable[[], Any]) -> Any:
+    def took(what: str, start: float) -> None:
         nonlocal longest
-        start = perf_counter()
-        result = action()
-        took = perf_counter() - start
-        spent[what] += took
-        longest = max(longest, took)
-        return result
+        time = perf_counter() - start
+        spent[what] += time
+        longest = max(longest, time)
 
     for turn in range(TURNS):
         prompt_end = SYSTEM + turn * (QUESTION + ANSWER) + QUESTION
@@ -70,14 +66,20 @@ def run_chats(name: str, page_size: int, pool: int | None) -> ChatRun:
             prompt = peer.key(talk[: prompt_end - 1].tolist(), str(index))
             whole = peer.key(talk[: prompt_end + ANSWER].tolist(), str(index))
             slots = peer.slots(prompt_end + ANSWER)
-            hit = timed("match", lambda prompt=prompt: peer.match(prompt))  # type: ignore[misc]
+            start = perf_counter()
+            hit = peer.match(prompt)
+            took("match", start)
             hits += hit
             prompts += prompt_end
             if pool is not None:
                 short = peer.cached_tokens + prompt_end + ANSWER - hit - pool
                 if short > 0 and peer.cached_tokens:
-                    timed("evict", lambda short=short: peer.evict(short))  # type: ignore[misc]
-            timed("insert", lambda whole=whole, slots=slots: peer.insert(whole, slots))  # type: ignore[misc]
+                    start = perf_counter()
+                    peer.evict(short)
+                    took("evict", start)
+            start = perf_counter()
+            peer.insert(whole, slots)
+            took("insert", start)
     per_turn = 1e6 / (SESSIONS * TURNS)
     return ChatRun(
         spent["match"] * per_turn,
