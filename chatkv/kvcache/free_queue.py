@@ -79,6 +79,16 @@ class FreeQueue:
         self._next[block] = _OUT
         self._size -= 1
 
+    def remove_n(self, blocks: Sequence[int]) -> None:
+        """Take ``blocks``, all of which are there and given once, wherever they are."""
+        following, previous = self._next, self._prev
+        for block in blocks:
+            before, after = previous[block], following[block]
+            following[before] = after
+            previous[after] = before
+            following[block] = _OUT
+        self._size -= len(blocks)
+
     def append(self, block: int) -> None:
         """Put ``block`` at the end."""
         self.append_n((block,))

@@ -125,7 +125,7 @@ class HashCache(KVCache):
         hashes = self.hashes.chain(row.session, row.namespace, prompt)
         found = self._find(hashes, prompt, row.namespace) if row.reuse else []
         # Hits that nobody uses sit in the queue and leave it with this row: they are no room [B11].
-        idle = sum(1 for entry in found if entry.block in self.pool.idle)
+        idle = int(np.count_nonzero(self.pool.refs[_blocks(found)] == 0))
         need = blocks_for(len(prompt), self.block_size) - len(found)
         if need + headroom > self.free + self.evictable - idle:
             return False
@@ -198,15 +198,18 @@ class HashCache(KVCache):
         self.index.add(entry, twin)
         self._entries[entry.block] = entry
         held.entries.append(entry)
-        self.log.emit(
-            ev.NodeStored,
-            node=entry.id,
-            parent=ev.ROOT if before is None else self.index.first(before).id,
-            namespace=row.namespace,
-            tokens=tokens.copy(),
-            blocks=np.array([entry.block], dtype=np.int32),
-            request=row.request,
-        )
+        if self.log.listening:
+            self.log.emit(
+                ev.NodeStored,
+                node=entry.id,
+                parent=ev.ROOT if before is None else self.index.first(before).id,
+                namespace=row.namespace,
+                tokens=tokens.copy(),
+                blocks=np.array([entry.block], dtype=np.int32),
+                request=row.request,
+            )
+        else:
+            self.log.tick()
         entry.last = self.log.clock
         if twin is not None:
             unused = [same for same in self.index.same(entry) if same.block in self.pool.idle]
@@ -228,6 +231,9 @@ class HashCache(KVCache):
             age = self.log.clock - entry.last
             if first is entry and others:
                 self.log.emit(ev.ChildrenMoved, node=entry.id, heir=others[0].id)
+            if not self.log.listening:
+                self.log.tick()
+                continue
             self.log.emit(
                 ev.NodeEvicted,
                 node=entry.id,

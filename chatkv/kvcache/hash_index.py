@@ -64,9 +64,11 @@ class HashIndex:
     ) -> HashedBlock | None:
         """The first stored block that holds ``tokens`` behind ``parent`` (None: at a prompt's start)."""
         before = ROOT if parent is None else parent.prefix
-        for entry in _run(self._by_hash.get(hash)):
+        entry = self._by_hash.get(hash)
+        while entry is not None:  # not through _run: this is the loop of every look-up
             if entry.tokens == tokens and entry.parent == before and entry.namespace == namespace:
                 return entry
+            entry = entry.also
         return None
 
     def first(self, entry: HashedBlock) -> HashedBlock:

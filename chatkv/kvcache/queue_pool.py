@@ -32,8 +32,7 @@ class QueuePool(BlockPool):
     def share(self, blocks: Int32Array) -> None:
         """One more row names each of ``blocks``; idle ones leave the queue."""
         super().share(blocks)
-        for block in blocks[self.refs[blocks] == 1].tolist():
-            self.idle.remove(block)
+        self.idle.remove_n(blocks[self.refs[blocks] == 1].tolist())
 
     def drop(self, blocks: Int32Array) -> None:
         """One row fewer names each of ``blocks``; those that no row names now join the queue, last first."""
@@ -44,8 +43,7 @@ class QueuePool(BlockPool):
     def forget(self, blocks: Int32Array) -> None:
         """The prefix cache lets go of ``blocks``: idle ones become free."""
         super().forget(blocks)
-        for block in blocks[self.refs[blocks] == 0].tolist():
-            self.idle.remove(block)
+        self.idle.remove_n(blocks[self.refs[blocks] == 0].tolist())
 
     def check(self) -> None:
         """Raise IntegrityError unless free ⇔ unnamed and not cached, idle ⇔ unnamed and cached."""
