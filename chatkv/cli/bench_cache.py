@@ -110,7 +110,7 @@ def _show(runs: Runs) -> None:
     for (case, name), made in runs.items():
         m, sums = middle(made), [run.sum_us for run in made]
         theirs = runs.get((case, "sglang")) if name != "sglang" else None
-        faster = f"{median(run.sum_us for run in theirs) / median(sums):.1f}" if theirs else ""
+        faster = f"{median(run.sum_us for run in theirs) / median(sums):.2g}" if theirs else ""
         table.append(
             (
                 name,
