@@ -71,6 +71,7 @@ class CacheColumn(Vertical):
         """Draw the feed's mirror; what belongs to ``session`` stands out."""
         mirror = feed.mirror
         self.log_view.add(feed.take_recent())
+        self.tree_view.fade(feed.faint)
         for pane in (self.tree_view, self.blocks, self.table, self.node, self.metrics, self.log_view):
             pane.show(mirror, session)
         self._sample(mirror.totals.output_tokens, bool(mirror.rows))

@@ -11,6 +11,8 @@ from chatkv.kvcache.events import Event
 KEPT_RECENT = 2_000
 GHOST_S = 8.0
 """How long what was evicted stays to be seen."""
+FAINT_S = GHOST_S / 2
+"""When it starts to look faint."""
 
 
 class Feed:
@@ -22,6 +24,8 @@ class Feed:
         """What is shown while frozen."""
         self.dirty = True
         """The mirror changed since the last frame; whoever draws resets it."""
+        self.faint: frozenset[int] = frozenset()
+        """Keys in ``Mirror.ghosts`` of those soon to go."""
         self._recent: list[Event] = []
         self._nodes: dict[int, int] = {}
         self._ends: dict[str, int] = {}
@@ -56,8 +60,16 @@ class Feed:
             self.dirty = True
 
     def fade(self, now: float) -> None:
-        """It is ``now`` (``time.time()``): what was evicted long enough ago leaves the picture."""
-        if self._live.ghosts and self._live.fade(now - GHOST_S):
+        """It is ``now`` (``time.time()``): what was evicted looks faint after a while, then goes."""
+        ghosts = self._live.ghosts
+        if ghosts and self._live.fade(now - GHOST_S):
+            self.dirty = True
+        if self.frozen or not (ghosts or self.faint):
+            return
+        old = ((key, ghost.wall) for key, ghost in ghosts.items())
+        faint = frozenset(key for key, wall in old if wall is not None and wall < now - FAINT_S)
+        if faint != self.faint:
+            self.faint = faint
             self.dirty = True
 
     def take_recent(self) -> list[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -57,6 +58,8 @@ class MainScreen(ArrangedScreen):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
+        self.clock: Callable[[], float] = time.time
+        """Wall time, as the events are stamped with."""
         self._dirty = True
 
     def compose(self) -> ComposeResult:
@@ -108,7 +111,7 @@ class MainScreen(ArrangedScreen):
     def draw_cache(self) -> None:
         """Bring the cache panes in line with the feed, if it changed."""
         feed = self.desk.feed
-        feed.fade(time.time())
+        feed.fade(self.clock())
         if feed.dirty:
             feed.dirty = False
             self.cache.show(feed, self.desk.book.current.key)

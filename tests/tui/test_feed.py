@@ -5,7 +5,7 @@ from __future__ import annotations
 from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
-from chatkv.tui.feed import GHOST_S, Feed
+from chatkv.tui.feed import FAINT_S, GHOST_S, Feed
 
 
 def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
@@ -51,6 +51,11 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
     mirror = feed.mirror
     ghosts = len(mirror.ghosts)
     assert ghosts
+    feed.dirty = False
+    feed.fade(200.0 + FAINT_S - 0.1)
+    assert (len(feed.faint), feed.dirty) == (0, False)
+    feed.fade(200.0 + FAINT_S + 0.1)
+    assert (len(feed.faint), feed.dirty) == (ghosts, True)
     feed.dirty = False
     feed.fade(200.0 + GHOST_S - 0.1)
     assert (len(mirror.ghosts), feed.dirty) == (ghosts, False)

@@ -74,6 +74,7 @@ class RadixTreeView(ScrollView, can_focus=True):
         self._window: tuple[int, list[Row]] | None = None
         """The rows on the screen and the first one's index; None when they may have changed."""
         self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
+        self._faint: frozenset[int] = frozenset()
 
     # -- what it shows -----------------------------------------------------------------------
 
@@ -86,6 +87,12 @@ class RadixTreeView(ScrollView, can_focus=True):
     def decode(self, decode: Decode | None) -> None:
         self._labels.decode = decode
         self.refresh()
+
+    def fade(self, faint: frozenset[int]) -> None:
+        """Draw these of ``Mirror.ghosts`` (by key) faint: they are soon to go."""
+        if faint != self._faint:
+            self._faint = faint
+            self.refresh()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Draw this state; the nodes of ``focus_session`` stand out."""
@@ -159,7 +166,7 @@ class RadixTreeView(ScrollView, can_focus=True):
         if y >= len(rows):
             return Strip.blank(width, base)
         here = self.has_focus and rows[y].key == self._cursor
-        line = describe(rows[y], mirror, self._labels, self._session, here)
+        line = describe(rows[y], mirror, self._labels, self._session, here, self._faint)
         if line is None:
             return Strip.blank(width, base)
         key = (line, width, base)

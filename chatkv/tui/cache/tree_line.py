@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -39,20 +39,34 @@ class Line(NamedTuple):
     on_path: bool
     """It holds tokens of the focused session."""
     cursor: bool
+    faint: bool = False
+    """A ghost that is soon to go."""
 
 
-def describe(row: Row, mirror: Mirror, labels: Labels, session: str | None, cursor: bool) -> Line | None:
-    """The row's line; None where the mirror has moved on and no longer has its node."""
+def describe(
+    row: Row,
+    mirror: Mirror,
+    labels: Labels,
+    session: str | None,
+    cursor: bool,
+    faint: Set[int] = frozenset(),
+) -> Line | None:
+    """The row's line; None where the mirror has moved on and no longer has its node.
+
+    ``faint``: keys in ``Mirror.ghosts`` of those soon to go.
+    """
     hidden = f" ⋯ {row.hidden} folded" if row.hidden else ""
     if row.key == ROOT:
         return Line("", None, False, "root" + hidden, 0, None, None, False, cursor)
     if row.key < 0:
-        ghost = mirror.ghosts.get(ghost_of(row.key))
+        key = ghost_of(row.key)
+        ghost = mirror.ghosts.get(key)
         if ghost is None:
             return None
         label = labels.label(ghost.tokens) + hidden
         mine = session in ghost.sessions
-        return Line(row.guide, Look.EVICTED, False, label, len(ghost.tokens), None, None, mine, cursor)
+        size = len(ghost.tokens)
+        return Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
     node = mirror.nodes.get(row.key)
     if node is None:
         return None
@@ -95,6 +109,8 @@ def draw(line: Line, width: int, style: Callable[[str], Style], base: Style) -> 
     rest = room - cell_len(lead + guide + glyph)
     weight = style(PATH) if line.on_path else Style.null()
     colour = style(line.look.css) if line.look else Style.null()
+    if line.faint:
+        colour += Style(dim=True)
     segments = [
         Segment(lead, base + colour + weight),
         Segment(guide, base + style(GUIDE)),
