@@ -96,8 +96,14 @@ class ChatkvApp(SessionActionsApp):
         if self.book.running:
             self.report("the cache can't be cleared while answers run; stop them first")
             return
-        self.desk.clear_cache()
-        self.say("cache cleared")
+        if self.desk.clear_cache():
+            self.say("cache cleared")
+        else:
+            self.report(
+                "there is no cache to clear: the model has failed"
+                if self.desk.failed
+                else "nothing to clear yet: the model is still loading"
+            )
 
     # Everything else
 
@@ -165,6 +171,12 @@ class ChatkvApp(SessionActionsApp):
         )
         for title, help_text, action in commands:
             yield SystemCommand(title, help_text, action)
+        for example in self.book.examples:
+            yield SystemCommand(
+                f"Open an example session: {one_line(example.name, 50)}",
+                "a copy of it, as one of yours",
+                lambda example=example: self.open_example(example),
+            )
         for number, session in enumerate(self.book.sessions, 1):
             key = session.key
             yield SystemCommand(

@@ -88,6 +88,7 @@ class Desk:
         if running.request is None:
             self._give_up(session, "stopped before the model was ready")
         elif self._engine:
+            running.stopping = True
             self._engine.stop(running.request)
 
     def stop_all(self) -> int:
@@ -97,10 +98,15 @@ class Desk:
             self.stop(session)
         return len(running)
 
-    def clear_cache(self) -> None:
-        """Forget every cached prefix (the engine does it when no request holds one)."""
-        if self._engine and self.ready:
-            self._engine.clear_cache()
+    def clear_cache(self) -> bool:
+        """Forget every cached prefix (the engine does it when no request holds one).
+
+        False where there is no cache: the engine is not ready yet, or has failed.
+        """
+        if self._engine is None or self.ready is None or self.failed:
+            return False
+        self._engine.clear_cache()
+        return True
 
     def close(self, timeout: float) -> bool:
         """End the engine's thread; True where it is over within ``timeout`` seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual import on
 
-from chatkv.chat.tree import NAME_LIMIT
+from chatkv.chat.tree import NAME_LIMIT, Conversation
 from chatkv.text import one_line, printable
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.dialogs.ask_line import AskLine
@@ -47,6 +47,14 @@ class SessionActionsApp(SpineApp):
         if await self.go(lambda: self.book.fork(session)):
             cost = "" if cached is None else f" · {cached:,} tokens are in the cache and will be reused"
             self.say(f"forked into '{self.book.current.name}'{cost}")
+            self.main.action_prompt()
+
+    async def open_example(self, example: Conversation) -> None:
+        """A copy of a shipped session."""
+        if await self.go(lambda: self.book.open_example(example)):
+            head = self.book.current.head
+            asked = head is not None and head.role == "user"
+            self.say("opened a copy" + (": ctrl+r has its question answered" if asked else ""))
             self.main.action_prompt()
 
     def action_rename(self, key: str = "") -> None:

@@ -113,6 +113,37 @@ async def test_escape_stops_and_keeps_what_has_come(tmp_path: Path) -> None:
         assert len(bench.texts()) == 4
 
 
+async def test_stopping_is_said_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("a b c d e f g", steps=4)
+        await bench.press("escape")
+        assert bench.session.running
+        assert "▌ 4 tokens · stopping…" in bench.screen_text
+        bench.engine.step()
+        await bench.settle()
+        assert "stopping" not in bench.screen_text
+
+
+async def test_a_very_long_answer_is_shown_in_part_and_copied_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chatkv.tui.chat.messages.SHOWN_ANSWER", 30)
+    text = "word " * 6 + "unseen " * 10
+    bench = Bench(tmp_path, script=lambda request: text)
+    async with bench.run(size=(80, 24)):
+        await bench.ask("go")
+        assert "unseen" not in bench.screen_text
+        assert "… 70 more characters (y copies all)" in bench.screen_text
+        bench.app.action_copy_answer()
+        assert bench.app.clipboard == text
+    again = Bench(tmp_path)
+    async with again.run(size=(80, 24)):
+        assert "word word" in again.screen_text
+        assert "unseen" not in again.screen_text
+        assert "… 70 more characters" in again.screen_text
+
+
 async def test_stopped_before_the_first_token_gives_the_question_back(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import Failed, Sampling
+from chatkv.tui.app import ChatkvApp, run
+from chatkv.tui.feed import FAINT_S
 from chatkv.tui.layout import PANES, Arrangement, arrangement
 from tests.tui.helpers import Bench
 
@@ -211,6 +215,56 @@ async def test_the_palette_has_the_commands(tmp_path: Path) -> None:
         await bench.settle()
         assert any("cache cleared" in line for line in bench.said)
         assert len(bench.app.desk.feed.mirror.nodes) == 1
+
+
+async def test_before_the_engine_is_ready_there_is_no_cache_to_clear(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run(ready=False):
+        bench.app.action_clear_cache()
+        await bench.settle()
+        assert bench.said[-1] == "nothing to clear yet: the model is still loading"
+        bench.engine.fail("no such file")
+        await bench.settle()
+        bench.app.action_clear_cache()
+        await bench.settle()
+        assert bench.said[-1] == "there is no cache to clear: the model has failed"
+
+
+async def test_a_ghost_turns_faint_and_goes_while_nothing_happens(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, num_blocks=4, block_size=4)
+    now = 1_700_000_000.0
+
+    def ghosts() -> set[bool]:
+        """Whether each ghost in the tree is faint."""
+        tree = bench.app.main.cache.tree_view
+        strips = [tree.render_line(y) for y in range(1, 8)]
+        marks = [s for strip in strips for s in strip if s.text == "x "]
+        return {bool(s.style and s.style.dim) for s in marks}
+
+    bench.app.main.clock = lambda: now
+    async with bench.run(size=(160, 50)):
+        await bench.ask("a b c")
+        await bench.press("ctrl+n")
+        await bench.ask("d e f")
+        assert ghosts() == {False}
+        now += FAINT_S + 1
+        await bench.settle()
+        assert ghosts() == {True}
+        now += FAINT_S
+        await bench.settle()
+        assert ghosts() == set()
+
+
+def test_why_the_engine_failed_is_told_after_the_screen_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def quit_after_failure(app: ChatkvApp) -> None:
+        app.desk.hear(Failed("can't load it:\nno such file"))
+        app._return_code = 1
+
+    monkeypatch.setattr(ChatkvApp, "run", quit_after_failure)
+    assert run(EngineConfig(), Sampling(), tmp_path) == 1
+    assert capsys.readouterr() == ("", "chatkv: can't load it: no such file\n")
 
 
 async def test_the_cache_is_not_cleared_under_a_running_answer(tmp_path: Path) -> None:

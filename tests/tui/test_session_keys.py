@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 
 from chatkv.chat.store import SessionStore
 from chatkv.tui.sessions.picker import SessionPicker
@@ -316,3 +316,34 @@ async def test_many_faulty_files_are_told_in_few_words(tmp_path: Path) -> None:
         assert any("more faults" in line for line in bench.said)
         await bench.ask("still works")
         assert len(bench.texts()) == 2
+
+
+async def test_an_example_is_opened_as_a_copy_of_ones_own(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.press("ctrl+p")
+        bench.app.screen.query_one(Input).value = "open an example session watch a split"
+        await bench.pilot.pause(0.3)
+        await bench.press("down", "enter")
+        assert bench.session.name == "Lesson: watch a split"
+        assert any("ctrl+r" in line for line in bench.said)
+        assert len(bench.on_disk()) == 1
+        await bench.press("ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+        assert [role for role, _ in bench.on_disk()[0]] == ["user", "assistant"]
+        first = bench.session
+        await bench.app.open_example(bench.app.book.examples[-1])
+        await bench.settle()
+        assert bench.session is not first
+        assert [len(path) for path in bench.on_disk()] == [2, 1]
+
+
+async def test_an_example_that_cannot_be_copied_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "sessions").write_text("a file where the folder should be")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.app.open_example(bench.app.book.examples[0])
+        await bench.settle()
+        assert len(bench.app.book.sessions) == 1
+        assert any("can't make a session" in line for line in bench.said)

@@ -18,6 +18,8 @@ from chatkv.tui.sessions.running import Running
 
 SHOWN_CHARACTERS = 4_000
 SHOWN_LINES = 60
+SHOWN_ANSWER = 100_000
+"""Characters of an answer that are laid out as Markdown."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -120,7 +122,9 @@ class AnswerView(MessageView):
         self.message_id = message.id if message else None
         self._who = who
         self._markdown = Markdown(
-            printable(message.text) if message else "", parser_factory=_parser, open_links=False
+            printable(message.text[:SHOWN_ANSWER]) if message else "",
+            parser_factory=_parser,
+            open_links=False,
         )
         self._figures = Figures()
         self._shown = 0
@@ -139,7 +143,9 @@ class AnswerView(MessageView):
         """Show what has come since the last call."""
         await self._write(running.text, whole=False)
         count = len(running.token_ids)
-        if count == 0:
+        if running.stopping:
+            self._figures.show([f"▌ {count} tokens · stopping…"])
+        elif count == 0:
             spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
             what = "waiting for the model to load" if running.request is None else "reading the prompt"
             self._figures.show([f"{spin} {what} · esc stops"])
@@ -169,6 +175,7 @@ class AnswerView(MessageView):
         end = len(text)
         if not whole and text.endswith("\r"):
             end -= 1  # Its newline may be in the next piece.
+        end = min(end, SHOWN_ANSWER)
         fresh = printable(text[self._shown : end])
         self._shown = end
         if fresh:
@@ -178,4 +185,7 @@ class AnswerView(MessageView):
 
     def _show_figures(self, message: Message, siblings: str) -> None:
         tokens = len(message.token_ids or ())
-        self._figures.show([part for part in (siblings, *answer_parts(message.meta, tokens)) if part])
+        rest = len(message.text) - SHOWN_ANSWER
+        # Not in the Markdown: the cut may lie inside a block of code.
+        more = f"… {rest:,} more characters (y copies all)" if rest > 0 else ""
+        self._figures.show([part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from functools import cached_property
 
 from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
@@ -186,6 +187,22 @@ class SessionBook:
         self.sessions.insert(self.sessions.index(session) + 1, fork)
         self.switch(fork)
         return fork
+
+    @cached_property
+    def examples(self) -> list[Conversation]:
+        """The shipped example sessions; none, and one line, where they can't be read."""
+        try:
+            return self._store.examples()
+        except OSError as error:
+            self._report(f"can't read the example sessions: {error.strerror or error}")
+            return []
+
+    def open_example(self, example: Conversation) -> Session:
+        """A copy of ``example`` as a session of one's own, made current. Raises ChatError."""
+        session = self._open(self._store.adopt(example), stored=True)
+        self.sessions.append(session)
+        self.switch(session)
+        return session
 
     def delete(self, session: Session) -> None:
         """Take it away; ``undelete`` brings it back. Its neighbour becomes current where it was.

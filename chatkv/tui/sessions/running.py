@@ -24,6 +24,8 @@ class Running:
     message: Message | None = None
     """What became of it once finished; None before, and for an answer without a single token."""
     over: bool = False
+    stopping: bool = False
+    """The engine was told to stop; it ends the forward it is in first."""
 
     def add(self, delta: Delta) -> None:
         """Take in new text and ids."""
