@@ -94,10 +94,11 @@ class MainScreen(ArrangedScreen):
 
     async def show_session(self, session: Session) -> None:
         """Put ``session`` on the screen, and its draft into the prompt."""
-        await self.chat.show(session)
+        # The prompt first: what is typed while the chat is being drawn already belongs to this session.
         self.prompt.session_key = session.key
         self.prompt.load(session.draft)
         self.prompt.set_history(session.sent)
+        await self.chat.show(session)
         self.desk.feed.dirty = True
         self.changed()
 

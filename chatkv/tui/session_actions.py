@@ -93,7 +93,7 @@ class SessionActionsApp(SpineApp):
                 self.desk.stop(session)
                 if await self.go(lambda: self.book.delete(session)):
                     await self.main.chat.forget(session)
-                    self.say(f"deleted '{session.name}' · undo: u in the list of sessions, or ctrl+p")
+                    self.say(f"deleted '{session.name}' · undo: ctrl+p, Undo delete")
 
         count = len(session.conversation.messages)
         name = one_line(session.name, NAME_LIMIT)

@@ -19,6 +19,7 @@ from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.main_screen import MainScreen
+from chatkv.tui.pastes import take_pastes_whole
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themes import DEFAULT_THEME, KV_DEFAULTS, load_themes
@@ -45,6 +46,7 @@ class SpineApp(App[None]):
     ) -> None:
         super().__init__()
         read_alt_keys()
+        take_pastes_whole()
         self._engine = engine
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())

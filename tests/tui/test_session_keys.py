@@ -8,6 +8,7 @@ from textual.widgets import Input, OptionList
 
 from chatkv.chat.store import SessionStore
 from chatkv.tui.sessions.picker import SessionPicker
+from chatkv.tui.sessions.session import Session
 from tests.tui.helpers import Bench
 
 
@@ -347,3 +348,20 @@ async def test_an_example_that_cannot_be_copied_is_one_line(tmp_path: Path) -> N
         await bench.settle()
         assert len(bench.app.book.sessions) == 1
         assert any("can't make a session" in line for line in bench.said)
+
+
+async def test_what_is_typed_while_a_session_is_being_drawn_is_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("hello")
+        chat = bench.app.main.chat
+        show = chat.show
+
+        async def slow(session: Session) -> None:
+            bench.app.main.prompt.insert("typed at once")
+            await show(session)
+
+        chat.show = slow  # type: ignore[method-assign]
+        await bench.press("ctrl+n")
+        assert bench.session.name == "new chat"
+        assert bench.app.main.prompt.text == "typed at once"

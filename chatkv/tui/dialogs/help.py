@@ -33,7 +33,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("alt+1 … alt+9", "switch"),
             ("ctrl+o", "fork here: a new session that shares everything up to now"),
             ("f2", "rename"),
-            ("delete", "in the list: delete (asks); u brings it back"),
+            ("delete", "in the list: delete (asks); ctrl+p, Undo delete brings it back"),
         ),
     ),
     (
