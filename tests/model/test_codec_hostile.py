@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models
 
@@ -77,12 +77,15 @@ def test_no_mixture_changes_the_frame(made: tuple[Codec, set[int]], texts: list[
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=80))
+@example(text=" ")
 def test_any_text_goes_in_and_comes_out(made: tuple[Codec, set[int]], text: str) -> None:
     codec, control = made
     ids = codec.encode_text(text)
     assert control.isdisjoint(ids)
     # The vocabulary's own rewriting aside: NFC, and the space that SentencePiece swallows at the start.
-    assert codec.encode_text(codec.decode(ids)) == ids
+    out = codec.decode(ids)
+    # A lone space is swallowed whole: nothing is left that could give its id again.
+    assert codec.encode_text(out) == ids or (text == " " and out == "")
 
 
 def test_a_vocabulary_that_merges_into_a_control_token(tmp_path: Path) -> None:
