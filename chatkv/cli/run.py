@@ -17,9 +17,11 @@ from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
+from chatkv.scheduler.names import ADMISSIONS, POLICIES
 
 _DEFAULT = EngineConfig()
 _MEMORY = "Memory"
+_QUEUE = "Queue"
 _SAMPLING = "Sampling"
 
 
@@ -80,6 +82,28 @@ def run(
     strict_blocks: Annotated[
         bool, typer.Option("--strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY)
     ] = False,
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(POLICIES), help="Which waiting request goes first.", rich_help_panel=_QUEUE
+        ),
+    ] = _DEFAULT.policy,
+    max_overtaken: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="How often a waiting request may be overtaken; 0: no bound.",
+            rich_help_panel=_QUEUE,
+        ),
+    ] = _DEFAULT.max_overtaken,
+    admission: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ADMISSIONS),
+            help="Room kept for running answers: none, or a part as in SGLang.",
+            rich_help_panel=_QUEUE,
+        ),
+    ] = _DEFAULT.admission,
     temperature: Annotated[
         float,
         typer.Option(min=0.0, max=100.0, help="0: always the likeliest token.", rich_help_panel=_SAMPLING),
@@ -121,6 +145,9 @@ def run(
         strict=strict_blocks,
         eviction=eviction,
         evict_grain=evict_grain,
+        policy=policy,
+        max_overtaken=max_overtaken,
+        admission=admission,
         threads=threads,
     ).validate()
     # NaN is neither below the least nor above the most.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.eviction import STRATEGIES
+from chatkv.scheduler.names import ADMISSIONS, MAX_OVERTAKEN, POLICIES
 
 CACHES = ("radix", "hash", "none")
 GRAINS = ("node", "block")
@@ -39,6 +40,12 @@ class EngineConfig:
     """Which evictable leaf goes first."""
     evict_grain: str = "node"
     """``node``: whole nodes; ``block``: block by block from a leaf's end. It changes hit rates."""
+    policy: str = "fcfs"
+    """In what order waiting requests are admitted."""
+    max_overtaken: int = MAX_OVERTAKEN
+    """How often a waiting request may be overtaken before its turn comes; 0: the policy alone decides."""
+    admission: str = "prompt"
+    """What an admission leaves free for the answers of those who run."""
     threads: int | None = None
 
     def validate(self) -> EngineConfig:
@@ -58,14 +65,17 @@ class EngineConfig:
         ):
             if value is not None and value < 1:
                 raise EngineError(f"{name} must be at least 1, got {value}", exit_code=2)
-        if self.cache not in CACHES:
-            raise EngineError(f"--cache must be one of {', '.join(CACHES)}, got {self.cache!r}", exit_code=2)
-        if self.eviction not in STRATEGIES:
-            names = ", ".join(STRATEGIES)
-            raise EngineError(f"--eviction must be one of {names}, got {self.eviction!r}", exit_code=2)
-        if self.evict_grain not in GRAINS:
-            names = ", ".join(GRAINS)
-            raise EngineError(f"--evict-grain must be one of {names}, got {self.evict_grain!r}", exit_code=2)
+        if self.max_overtaken < 0:
+            raise EngineError(f"--max-overtaken must be at least 0, got {self.max_overtaken}", exit_code=2)
+        for option, choice, known in (
+            ("--cache", self.cache, CACHES),
+            ("--eviction", self.eviction, tuple(STRATEGIES)),
+            ("--evict-grain", self.evict_grain, GRAINS),
+            ("--policy", self.policy, POLICIES),
+            ("--admission", self.admission, ADMISSIONS),
+        ):
+            if choice not in known:
+                raise EngineError(f"{option} must be one of {', '.join(known)}, got {choice!r}", exit_code=2)
         if self.cache == "hash" and self.eviction != "lru":
             raise EngineError(
                 "--cache hash evicts in the order of its queue: --eviction must be lru", exit_code=2

@@ -21,6 +21,7 @@ from chatkv.model.catalog import resolve
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import dtype_name, parse_dtype
 from chatkv.model.tokenizer import Codec
+from chatkv.scheduler.names import policy_label
 from chatkv.scheduler.scheduler import Scheduler
 
 Progress = Callable[[str, float | None], None]
@@ -61,7 +62,13 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
         grain=config.evict_grain,
         log=log,
     )
-    scheduler = Scheduler(cache, max_batch_tokens=config.max_batch_tokens)
+    scheduler = Scheduler(
+        cache,
+        max_batch_tokens=config.max_batch_tokens,
+        policy=config.policy,
+        max_overtaken=config.max_overtaken,
+        admission=config.admission,
+    )
     backend = TorchBackend()
     runner = Runner(decoder, backend, num_blocks, config.block_size)
     core = EngineCore(cache, scheduler, runner, codec, max_context, outbox)
@@ -71,7 +78,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
         attention=f"{backend.name}/cpu",
         dtype=dtype_name(dtype),
         cache=config.cache,
-        policy="FCFS",
+        policy=policy_label(config.policy, config.max_overtaken),
         block_size=config.block_size,
         num_blocks=num_blocks,
         bytes_per_block=per_block,

@@ -153,7 +153,9 @@ def _queued(e: sched.RequestQueued, names: Names) -> str:
 
 
 def _admitted(e: sched.RequestAdmitted, names: Names) -> str:
-    return f"request {e.request} runs: {counted(e.cached, 'token')} need no computing, {e.waiting} still wait"
+    passed = f"; {counted(e.overtaken, 'later one')} ran first" if e.overtaken else ""
+    cached = counted(e.cached, "token")
+    return f"request {e.request} runs: {cached} need no computing, {e.waiting} still wait{passed}"
 
 
 def _preempted(e: sched.RequestPreempted, names: Names) -> str:

@@ -313,6 +313,7 @@ _HANDLERS: dict[type[kv.Event], Callable[[Mirror, Any], None]] = {
     sched.RequestQueued: _to_book("queued"),
     sched.RequestRefused: _to_book("refused"),
     sched.RequestAdmitted: _to_book("admitted"),
+    sched.QueueOrdered: _to_book("ordered"),
     sched.RequestPreempted: _to_book("preempted"),
     sched.StepPlanned: Mirror._planned,
     sched.StepDone: _to_book("step_done"),

@@ -35,6 +35,17 @@ class RequestView:
     """Why it is over or was preempted."""
     accounting: kv.PromptAccounted | None = None
     preemptions: int = 0
+    place: int | None = None
+    """In the queue, 0 for the next one, as last told; None while it does not wait or was not told yet."""
+    matched: int | None = None
+    """While it waits: tokens of it that are cached; None where nobody looked."""
+    overtaken: int = 0
+    """How often one that arrived later was admitted while it waited."""
+
+    @property
+    def waits(self) -> bool:
+        """Waiting for its turn, for the first time or again."""
+        return self.state in (WAITING, PREEMPTED)
 
     @property
     def over(self) -> bool:
@@ -87,6 +98,15 @@ class RequestBook:
         self.totals = Totals()
         self._over: deque[int] = deque()
         self._sampling: tuple[int, ...] = ()
+        self.policy = ""
+        """The queue policy in force, as last told; empty before."""
+
+    @property
+    def waiting(self) -> list[RequestView]:
+        """Who waits, in the order of their turns; those who came since it was last told at the end."""
+        late = len(self.views)
+        waiting = [view for view in self.views.values() if view.waits]
+        return sorted(waiting, key=lambda v: (late if v.place is None else v.place, v.id))
 
     def get(self, request: int, session: str = "", state: str = WAITING) -> RequestView:
         """The request's view; made where it was not known."""
@@ -139,8 +159,18 @@ class RequestBook:
         """It runs."""
         view = self.get(event.request)
         view.state, view.prefilled, view.reason = RUNNING, 0, ""
+        view.place, view.matched, view.overtaken = None, None, event.overtaken
         if not view.preemptions:
             view.cached, view.copied = event.cached, event.copied
+
+    def ordered(self, event: sched.QueueOrdered) -> None:
+        """The order of turns is known anew."""
+        self.policy = event.policy
+        for view in self.views.values():
+            view.place = view.matched = None
+        for place, (request, matched, overtaken) in enumerate(event.order):
+            view = self.get(request)
+            view.place, view.matched, view.overtaken = place, matched, overtaken
 
     def preempted(self, event: sched.RequestPreempted) -> None:
         """It waits again."""
@@ -197,7 +227,7 @@ class RequestBook:
         view.reason = reason
         if view.over:
             return
-        view.state = state
+        view.state, view.place, view.matched = state, None, None
         if state == REFUSED:
             self.totals.refused += 1
         else:
@@ -211,5 +241,5 @@ class RequestBook:
         twin = RequestBook()
         twin.views = {request: replace(view) for request, view in self.views.items()}
         twin.totals = replace(self.totals)
-        twin._over, twin._sampling = self._over.copy(), self._sampling
+        twin._over, twin._sampling, twin.policy = self._over.copy(), self._sampling, self.policy
         return twin

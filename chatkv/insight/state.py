@@ -72,6 +72,16 @@ class MirrorState:
         return self._book.views
 
     @property
+    def waiting(self) -> list[RequestView]:
+        """Who waits, in the order of their turns: ``place``, ``matched`` and ``overtaken`` say more."""
+        return self._book.waiting
+
+    @property
+    def policy(self) -> str:
+        """The queue policy in force as last told, ``fcfs``, ``lpm`` …; empty before anyone had to wait."""
+        return self._book.policy
+
+    @property
     def totals(self) -> Totals:
         """Sums since the cache was created."""
         return self._book.totals

@@ -38,6 +38,21 @@ class RequestAdmitted(Event):
     copied: int
     waiting: int
     """How many are still waiting behind it."""
+    overtaken: int = 0
+    """How often one that arrived later was admitted while it waited."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class QueueOrdered(Event):
+    """Whose turn it is among those who wait, told when it changed.
+
+    ``order``: (request, matched, overtaken), first the next one, at most 128. ``matched`` tokens of it
+    are cached now (None: the policy did not look). ``overtaken``: how often one that arrived later was
+    admitted before it. ``policy`` is the one in force: ``fcfs`` where too many wait to match them.
+    """
+
+    policy: str
+    order: tuple[tuple[int, int | None, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -27,6 +27,7 @@ class Request:
     """``prompt``: int32 [n], n ≥ 1. Ids grow in order of arrival."""
 
     __slots__ = (
+        "arrived",
         "buffer",
         "cached",
         "computed",
@@ -34,6 +35,7 @@ class Request:
         "id",
         "max_tokens",
         "namespace",
+        "overtaken",
         "preemptions",
         "prompt_tokens",
         "session",
@@ -57,6 +59,10 @@ class Request:
         self.copied = 0
         """The part of ``cached`` that came by copied slots."""
         self.preemptions = 0
+        self.arrived = 0
+        """The engine's clock when it came: tokens computed until then, by anyone."""
+        self.overtaken = 0
+        """How often one that arrived later was admitted while this one waited."""
 
     @property
     def tokens(self) -> Int32Array:

@@ -1,9 +1,9 @@
 """Who computes what in the next step: continuous batching with chunked prefill over a paged cache.
 
 A step has a budget of tokens. Running requests come first (each decoding one takes one token, so that
-no answer stutters while others prefill), then those still in prefill, then waiting ones in order of
-arrival. When the pool is full, idle cached prefixes are evicted; when nothing idle is left, the
-running request that arrived last is preempted: its tokens are kept, its blocks freed, and it comes
+no answer stutters while others prefill), then those still in prefill, then waiting ones in the order of
+the queue's policy. When the pool is full, idle cached prefixes are evicted; when nothing idle is left,
+the running request that arrived last is preempted: its tokens are kept, its blocks freed, and it comes
 back by matching again. The one that arrived first is never preempted, so something always goes on.
 """
 
@@ -15,7 +15,9 @@ from typing import NamedTuple
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import EventLog
 from chatkv.scheduler import events as ev
+from chatkv.scheduler.admission import Admission
 from chatkv.scheduler.request import Request, State
+from chatkv.scheduler.waiting import WaitingQueue
 
 
 class Work(NamedTuple):
@@ -42,7 +44,8 @@ class Scheduler:
     """Owns the queue of waiting and the list of running requests; both in order of arrival.
 
     ``max_batch_tokens``: the budget of a step; ``max_running``: how many requests may run at once
-    (at most the budget, so that every decoding request gets its token).
+    (at most the budget, so that every decoding request gets its token). ``policy`` and
+    ``max_overtaken``: see ``WaitingQueue``; ``admission``: see ``Admission``. Raises ValueError.
     """
 
     def __init__(
@@ -51,6 +54,9 @@ class Scheduler:
         *,
         max_batch_tokens: int = 512,
         max_running: int = 64,
+        policy: str = "fcfs",
+        max_overtaken: int = 0,
+        admission: str = "prompt",
         log: EventLog | None = None,
     ) -> None:
         if max_batch_tokens < 1 or max_running < 1:
@@ -59,9 +65,13 @@ class Scheduler:
         self.log = log or cache.log
         self.max_batch_tokens = max_batch_tokens
         self.max_running = min(max_running, max_batch_tokens)
-        self.waiting: list[Request] = []
+        self.waiting = WaitingQueue(policy, max_overtaken)
         self.running: list[Request] = []
+        self.admission = Admission(admission)
         self.steps = 0
+        self.planned_tokens = 0
+        """All that steps computed: the clock that waiting is measured with."""
+        self._told: tuple[tuple[int, int | None, int], ...] = ()
 
     def add(self, request: Request) -> str | None:
         """Queue ``request``. Returns one line that says why, where it can never run, else None."""
@@ -82,7 +92,10 @@ class Scheduler:
             request.state = State.FINISHED
             self.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
             return reason
-        self.waiting.append(request)
+        if not self.has_work:
+            self.admission.ratio.reset()
+        request.arrived = self.planned_tokens
+        self.waiting.add(request)
         return None
 
     def plan(self) -> Plan:
@@ -90,7 +103,7 @@ class Scheduler:
         work: list[Work] = []
         exhausted: list[Request] = []
         budget = self.max_batch_tokens
-        preempted = len(self.waiting)
+        waited = len(self.waiting)
         # Decoding first; a request may be preempted by one before it while we go through the list.
         for request in sorted(self.running, key=lambda r: r.todo > 1):
             if request.state is not State.RUNNING or budget == 0:
@@ -100,12 +113,20 @@ class Scheduler:
                 work.append(self._work(request, count))
                 budget -= count
         # Not in a step that preempted someone: the room was made for those who run.
-        if not exhausted and len(self.waiting) == preempted:
+        preempted = len(self.waiting) > waited
+        if preempted:
+            self.admission.ratio.preempted(self.running)
+        elif not exhausted:
             self._admit(work, budget)
         # A request that was preempted after it was given work won't do it.
         work = [w for w in work if w.request.state is State.RUNNING]
+        if self.log.listening:
+            self._tell_queue()
         if work:
             self.steps += 1
+            self.planned_tokens += sum(w.length for w in work)
+            if not preempted:
+                self.admission.ratio.step()
             self.log.emit(
                 ev.StepPlanned,
                 step=self.steps,
@@ -182,30 +203,33 @@ class Scheduler:
         victim.state = State.WAITING
         victim.computed = 0
         victim.preemptions += 1
-        insort(self.waiting, victim, key=lambda r: r.id)
+        self.waiting.add(victim)
         self.log.emit(
             ev.RequestPreempted, request=victim.id, reason="pool full: the last to arrive gives way"
         )
 
     def _admit(self, work: list[Work], budget: int) -> None:
-        """Waiting requests in order of arrival, until one does not fit (no overtaking in FCFS)."""
-        # With a block's worth of budget, or the whole step, a chunk is never empty.
-        while self.waiting and len(self.running) < self.max_running:
-            if budget < self.cache.block_size and (work or budget == 0):
+        """Waiting requests in their order, until one does not fit: nobody passes whose turn it is [S10]."""
+        if self.waiting and (self._may_admit(work, budget) or self.log.listening):
+            self.waiting.arrange(self.cache, self.planned_tokens)
+        fresh: set[int] = set()
+        while self._may_admit(work, budget):
+            request = self.waiting.next()
+            if request is None:
                 return
-            request = self.waiting[0]
             opened = self.cache.open(
                 request.id,
                 request.tokens,
                 session=request.session,
                 namespace=request.namespace,
                 resumed=request.preemptions > 0,
-                headroom=self._headroom(),
+                headroom=self.admission.headroom(self.cache, request, self.running, fresh),
             )
             if opened is None:
                 return
-            self.waiting.pop(0)
+            self.waiting.admitted(request)
             insort(self.running, request, key=lambda r: r.id)
+            fresh.add(request.id)
             request.state = State.RUNNING
             request.computed = opened.cached
             if request.preemptions == 0:
@@ -216,6 +240,7 @@ class Scheduler:
                 cached=opened.cached,
                 copied=opened.copied,
                 waiting=len(self.waiting),
+                overtaken=request.overtaken,
             )
             count = self._chunk(request, budget, not work)
             if not self.cache.grow(request.id, request.computed + count):
@@ -223,9 +248,14 @@ class Scheduler:
             work.append(self._work(request, count, opened.copies))
             budget -= count
 
-    def _headroom(self) -> int:
-        """Blocks that the running requests are about to need: the rest of their prompts, and one each."""
-        size = self.cache.block_size
-        return sum(
-            blocks_for(r.num_tokens + 1, size) - len(self.cache.row(r.id).blocks) for r in self.running
-        )
+    def _may_admit(self, work: list[Work], budget: int) -> bool:
+        # With a block's worth of budget, or the whole step, a chunk is never empty.
+        budget_left = budget >= self.cache.block_size or (budget > 0 and not work)
+        return budget_left and bool(self.waiting) and len(self.running) < self.max_running
+
+    def _tell_queue(self) -> None:
+        """Say whose turn it is, if that changed since it was last said."""
+        places = self.waiting.places()
+        if places != self._told:
+            self._told = places
+            self.log.emit(ev.QueueOrdered, policy=self.waiting.in_force, order=places)

@@ -55,6 +55,10 @@ CASES: list[tuple[kv.Event, str | None]] = [
         "request 3: of 10 prompt tokens 6 reused, 3 never seen before, 1 the last token, always computed",
     ),
     (
+        sched.RequestAdmitted(seq=1, request=3, cached=8, copied=0, waiting=2, overtaken=5),
+        "request 3 runs: 8 tokens need no computing, 2 still wait; 5 later ones ran first",
+    ),
+    (
         sched.RequestRefused(seq=1, request=3, session="a", reason="too long\x1b[2J\nshorten it"),
         "request 3 refused: too long␛[2J↵shorten it",
     ),
