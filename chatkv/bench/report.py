@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from chatkv.engine.stats import percentile
+
 Run = dict[str, Any]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The least of ``values`` that ``share`` (0…1) of them do not exceed (nearest rank); 0 for none."""
-    if not values:
-        return 0.0
-    ordered = sorted(values)
-    # Rounded first: 0.07 * 100 is a little more than 7 in floating point.
-    rank = math.ceil(round(share * len(ordered), 9))
-    return ordered[min(max(rank, 1), len(ordered)) - 1]
 
 
 def figures(run: Run) -> dict[str, float]:

@@ -10,35 +10,28 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 import numpy as np
+import torch
 
-from chatkv.engine.messages import Delta, Finished, GenerateRequest
+from chatkv.engine.generation import Generation, siblings
+from chatkv.engine.messages import ContextNear, GenerateRequest
 from chatkv.engine.outbox import Outbox
+from chatkv.engine.reports import report, turn_down
 from chatkv.engine.runner import Runner
-from chatkv.engine.sampling import Sampler, check_sampling
+from chatkv.engine.sampling import check_answers, check_sampling
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
-from chatkv.model.tokenizer import Codec, Detokenizer
+from chatkv.model.tokenizer import Codec
 from chatkv.scheduler import events as ev
 from chatkv.scheduler.request import Request
 from chatkv.scheduler.scheduler import Scheduler, Work
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass
-class Generation:
-    """What the engine keeps for a request beside the scheduler's view: text, sampling, times."""
-
-    request: Request
-    sampler: Sampler
-    detokenizer: Detokenizer
-    queued: float
-    first: float | None = None
-    last: float = 0.0
-    text: list[str] = field(default_factory=list)
+NEAR = 0.8
+"""The part of the context from which a request is said to be near its end."""
 
 
 class EngineCore:
@@ -60,6 +53,8 @@ class EngineCore:
         self.max_context = max_context
         self.outbox = outbox
         self.live: dict[int, Generation] = {}
+        self._waiting: dict[int, Generation] = {}
+        """Siblings that have not forked yet → the generation whose prompt they wait for."""
         self._clear_wanted = False
 
     @property
@@ -68,38 +63,44 @@ class EngineCore:
         return self.scheduler.has_work
 
     def add(self, id: int, generate: GenerateRequest, queued: float) -> None:
-        """Tokenise and queue a request; ``queued`` is ``time.perf_counter()`` when the person asked."""
+        """Tokenise and queue a request; ``queued`` is ``time.perf_counter()`` when the person asked.
+
+        ``generate.n`` answers have the ids ``id`` … ``id + n - 1``.
+        """
+        sampling, prompt = generate.sampling, []
         try:
-            problem = check_sampling(generate.sampling)
+            problem = check_answers(generate.n) or check_sampling(sampling)
             prompt = [] if problem else self.codec.encode_chat(generate.turns)
         except ChatkvError as error:
             problem = str(error)
         except Exception as error:
             logger.exception("request %d could not be tokenised", id)
             problem = f"this prompt could not be tokenised: {type(error).__name__}: {error}"
+        ids = range(id, id + max(generate.n, 1))
         if problem:
-            self._report(id, generate.session, "error", problem)
+            self._turn_down(ids, generate.session, "error", problem)
             return
         request = Request(
             id,
             generate.session,
             np.array(prompt, dtype=np.int32),
-            max_tokens=generate.sampling.max_tokens,
+            max_tokens=sampling.max_tokens,
             namespace=generate.namespace,
         )
         refusal = self._too_long(request) or self.scheduler.add(request)
         if refusal:
-            self._report(id, generate.session, "refused", refusal, prompt_tokens=request.prompt_tokens)
+            self._turn_down(ids, generate.session, "refused", refusal, request.prompt_tokens)
             return
-        self.live[id] = Generation(
-            request, Sampler(generate.sampling), self.codec.detokenizer(), queued, last=queued
-        )
+        self._live(Generation(request, sampling, self.codec, queued, siblings(ids, sampling)))
 
     def stop(self, id: int) -> None:
         """End a request in any state; what it wrote stays findable. An unknown or finished id is ignored."""
         generation = self.live.get(id)
         if generation is not None:
             self._finish(generation, "aborted")
+        elif (asked := self._waiting.pop(id, None)) is not None:
+            asked.siblings = tuple(s for s in asked.siblings if s.id != id)
+            self._turn_down((id,), asked.request.session, "aborted", "", asked.request.prompt_tokens)
 
     def clear_cache(self) -> None:
         """Forget all cached prefixes as soon as no request is open."""
@@ -139,18 +140,46 @@ class EngineCore:
             self.scheduler.computed(item)
             if item.samples:
                 generation = self.live[item.request.id]
-                try:
-                    token = generation.sampler.draw(logits[row])
-                except Exception as error:
-                    logger.exception("request %d could not be sampled", item.request.id)
-                    message = f"no token could be sampled: {type(error).__name__}: {error}"
-                    self._finish(generation, "error", message)
-                else:
-                    self._take(generation, token)
+                if generation.siblings:
+                    self._fork(generation, logits[row])
+                self._draw(generation, logits[row])
                 row += 1
         self.cache.log.emit(
             ev.StepDone, step=self.scheduler.steps, step_s=time.perf_counter() - start, forward_s=forward_s
         )
+
+    def _live(self, generation: Generation) -> None:
+        """It is queued, or runs, from now on."""
+        self.live[generation.request.id] = generation
+        for sibling in generation.siblings:
+            self._waiting[sibling.id] = generation
+        self._watch_context(generation)
+
+    def _fork(self, generation: Generation, logits: torch.Tensor) -> None:
+        """The prompt of ``generation`` is computed: its siblings begin with the same row of logits."""
+        for sibling in generation.siblings:
+            del self._waiting[sibling.id]
+            child = generation.sibling(sibling)
+            copies = self.scheduler.fork(generation.request, child.request)
+            if copies is None:
+                # No room beside the others: it waits, and matches what the cache will have by then.
+                self.scheduler.add(child.request)
+                self._live(child)
+                continue
+            self._live(child)
+            self.runner.copy(copies)
+            self._draw(child, logits)
+        generation.siblings = ()
+
+    def _draw(self, generation: Generation, logits: torch.Tensor) -> None:
+        try:
+            token = generation.draw(logits)
+        except Exception as error:
+            logger.exception("request %d could not be sampled", generation.request.id)
+            message = f"no token could be sampled: {type(error).__name__}: {error}"
+            self._finish(generation, "error", message)
+        else:
+            self._take(generation, token)
 
     def _take(self, generation: Generation, token: int) -> None:
         request = generation.request
@@ -160,11 +189,10 @@ class EngineCore:
             generation.first = now
             self.cache.log.emit(ev.FirstToken, request=request.id, ttft_s=now - generation.queued)
         generation.last = now
-        stopped = token in self.codec.stop_ids and not generation.sampler.sampling.ignore_stop
-        text = "" if stopped else generation.detokenizer.push(token)
-        generation.text.append(text)
-        self.outbox.deltas.append(Delta(request.id, request.session, text, (token,)))
-        if stopped:
+        end = token in self.codec.stop_ids and not generation.sampling.ignore_stop
+        self.outbox.deltas.append(generation.push(token, end))
+        self._watch_context(generation)
+        if end or generation.stopped:
             self._finish(generation, "stop")
         elif request.output_tokens >= request.max_tokens:
             self._finish(generation, "length")
@@ -178,54 +206,36 @@ class EngineCore:
 
     def _finish(self, generation: Generation, reason: str, message: str = "", *, keep: bool = True) -> None:
         request = generation.request
-        rest = generation.detokenizer.flush()
-        if rest:
-            generation.text.append(rest)
-            self.outbox.deltas.append(Delta(request.id, request.session, rest, ()))
+        rest = generation.flush()
+        if rest is not None:
+            self.outbox.deltas.append(rest)
         closing = "aborted" if reason in ("aborted", "cache full") else "finished"
         self.scheduler.finish(request, closing if keep else "preempted")
         del self.live[request.id]
         if self._clear_wanted and not self.cache.rows:
             self.clear_cache()
-        self._report(request.id, request.session, reason, message, generation=generation)
+        report(self.cache.log, self.outbox, generation, reason, message, self.max_context)
+        if generation.siblings:
+            # It ended before its prompt was computed: the next of them takes its place.
+            first, *rest_of_them = generation.siblings
+            del self._waiting[first.id]
+            heir = generation.sibling(first, tuple(rest_of_them))
+            self.scheduler.add(heir.request)
+            self._live(heir)
 
-    def _report(
-        self,
-        id: int,
-        session: str,
-        reason: str,
-        message: str,
-        *,
-        prompt_tokens: int = 0,
-        generation: Generation | None = None,
+    def _watch_context(self, generation: Generation) -> None:
+        request = generation.request
+        if not generation.told_near and request.num_tokens >= NEAR * self.max_context:
+            generation.told_near = True
+            self.outbox.near.append(
+                ContextNear(request.id, request.session, request.num_tokens, self.max_context)
+            )
+
+    def _turn_down(
+        self, ids: Iterable[int], session: str, reason: str, message: str, prompt_tokens: int = 0
     ) -> None:
-        ttft, decode_s, text = None, 0.0, ""
-        cached = copied = computed = 0
-        ids: tuple[int, ...] = ()
-        if generation is not None:
-            request = generation.request
-            prompt_tokens, cached, copied = request.prompt_tokens, request.cached, request.copied
-            computed = max(request.computed - cached, 0)
-            ids = tuple(request.tokens[prompt_tokens:].tolist())
-            text = "".join(generation.text)
-            if generation.first is not None:
-                computed = prompt_tokens - cached
-                ttft = generation.first - generation.queued
-                decode_s = generation.last - generation.first
-        numbers = {"prompt_tokens": prompt_tokens, "cached": cached, "copied": copied, "computed": computed}
-        self.cache.log.emit(
-            ev.RequestFinished,
-            request=id,
-            session=session,
-            reason=reason,
-            output_tokens=len(ids),
-            ttft_s=ttft,
-            decode_s=decode_s,
-            **numbers,
-        )
-        self.outbox.finished.append(
-            Finished(id, session, reason, message, text, ids, **numbers, ttft_s=ttft, decode_s=decode_s)
-        )
+        for id in ids:
+            turn_down(self.cache.log, self.outbox, id, session, reason, message, prompt_tokens)
 
     def _too_long(self, request: Request) -> str | None:
         if request.prompt_tokens < self.max_context:

@@ -10,7 +10,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from chatkv.engine.stats import EngineStats
 from chatkv.kvcache.events import Event
+
+__all__ = [
+    "Batch",
+    "Candidate",
+    "ContextNear",
+    "Delta",
+    "Differing",
+    "EngineMessage",
+    "EngineStats",
+    "Failed",
+    "Finished",
+    "GenerateRequest",
+    "Loading",
+    "Ready",
+    "Role",
+    "Sampling",
+    "TokenLogprob",
+    "Turn",
+    "Verified",
+]
 
 Role = Literal["system", "user", "assistant"]
 
@@ -20,7 +41,9 @@ class Turn:
     """One message of a conversation.
 
     ``token_ids``: for an answer of the model, the ids it sampled (without KV-less end token is fine):
-    they, not the text encoded again, go into the next prompt, so that its prefix matches.
+    they, not the text encoded again, go into the next prompt, so that its prefix matches. Hand back
+    ``Finished.token_ids`` whole, thinking and all: where the model's template drops the thinking of
+    earlier answers, the engine does, and ``text`` is the answer without it (``Finished.text``).
     """
 
     role: Role
@@ -30,26 +53,46 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is chosen. ``temperature`` 0 is greedy. ``seed`` None draws one."""
+    """How the next token is chosen; ``engine/sampling.py`` says what each value does, and in which order.
+
+    As it stands, nothing but ``temperature`` 0 (greedy) acts: each other value is neutral.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
+    """0: off."""
     max_tokens: int = 512
     seed: int | None = None
+    """None draws one."""
     ignore_stop: bool = False
     """Go on after the model's own end: for measurements, where answers must be of one length."""
+    min_p: float = 0.0
+    """Only tokens at least this likely, compared with the likeliest one."""
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    stop: tuple[str, ...] = ()
+    """The answer ends before the first of these (thinking is not searched)."""
+    logprobs: int | None = None
+    """None: no log-probabilities; n: those of the chosen token and of the n likeliest (0 … 20)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """Ask for the next answer to ``turns`` (the last one is the user's)."""
+    """Ask for the next answer to ``turns`` (the last one is the user's).
+
+    ``n`` answers are n requests over one prompt, whose blocks they share: ``Engine.submit`` returns the
+    first one's id, the others have the ids that follow it. Each has its own deltas and its own
+    ``Finished``, can be stopped alone, and draws with its own seed (``seed``, ``seed + 1`` …).
+    """
 
     session: str
     turns: tuple[Turn, ...]
     sampling: Sampling = field(default_factory=Sampling)
     namespace: str = ""
     """Requests of different namespaces never share blocks."""
+    n: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +132,43 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that might have been chosen. ``text`` is for the eye (control tokens by their name)."""
+
+    token_id: int
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Of one sampled token: what the model gave it, before penalties, temperature and filters.
+
+    ``logprob`` is natural; ``rank`` 1 is the likeliest. ``top``: the likeliest ones, in order.
+    """
+
+    token_id: int
+    text: str
+    logprob: float
+    rank: int
+    top: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Delta:
-    """New text of a running request. ``text`` never ends in half a character; it may be empty."""
+    """New text of a running request. ``text`` never ends in half a character; it may be empty.
+
+    Text that may turn out to be the start of a stop string is held back. ``thinking`` is what the
+    model thinks before it answers; one delta may carry its end and the beginning of the answer.
+    """
 
     request: int
     session: str
     text: str
     token_ids: tuple[int, ...]
+    thinking: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Where asked for, one for each of ``token_ids``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +177,9 @@ class Finished:
 
     ``reason`` as in ``scheduler.events.RequestFinished``, or ``refused``. ``message``: for
     ``refused``, ``error``, ``context`` and ``cache full``, one line for the person; else empty.
+    ``text`` and ``thinking`` are the deltas' joined. ``token_ids`` are the sampled ids, thinking and end
+    token included; where a stop string ended the answer, those before it, so that they spell ``text``
+    (a token that it cut is replaced by the ids of its part before the cut).
     """
 
     request: int
@@ -119,6 +195,60 @@ class Finished:
     ttft_s: float | None
     decode_s: float
     """From the first token to the last; tok/s = (len(token_ids) - 1) / decode_s."""
+    thinking: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Where asked for, one for each sampled token, also those that a stop string cut off."""
+    context_used: int = 0
+    """Tokens of prompt and answer; ``context_limit`` is the most there may be."""
+    context_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContextNear:
+    """A request has used most of the context (``NEAR`` in ``engine/core.py``): told once a request."""
+
+    request: int
+    session: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """The first place where greedy choice differs: ``position`` counts the answer's tokens from 0.
+
+    ``margin``: by how much the cold run prefers its own token, in logits (near 0: a tie that rounding
+    decides).
+    """
+
+    position: int
+    cached_id: int
+    cached_text: str
+    cold_id: int
+    cold_text: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A finished request computed again without the cache, and compared (``Engine.verify``).
+
+    For each of ``positions`` tokens of the answer, the logits over the KV that the cache holds now
+    (``reused`` tokens of it) are compared with those of a cold run of prompt and answer. ``message``
+    says in one line what came out, or why nothing could be compared (``positions`` 0).
+    """
+
+    request: int
+    session: str
+    positions: int
+    reused: int
+    max_difference: float
+    """The largest absolute difference of any logit, ``max_position`` the answer's token it was for."""
+    max_position: int
+    differing: Differing | None
+    """None: the same greedy token everywhere."""
+    seconds: float
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +262,10 @@ class Batch:
     events: tuple[Event, ...]
     deltas: tuple[Delta, ...]
     finished: tuple[Finished, ...]
+    near: tuple[ContextNear, ...] = ()
+    verified: tuple[Verified, ...] = ()
+    stats: EngineStats | None = None
+    """The engine's figures, a few times a second while something happens; None: as they were."""
 
 
 EngineMessage = Loading | Ready | Failed | Batch

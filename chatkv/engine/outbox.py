@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from chatkv.engine.messages import Batch, Delta, Finished
+from chatkv.engine.messages import Batch, ContextNear, Delta, EngineStats, Finished, Verified
 from chatkv.kvcache.events import Event
 
 
@@ -15,13 +15,28 @@ class Outbox:
         self.events: list[Event] = []
         self.deltas: list[Delta] = []
         self.finished: list[Finished] = []
+        self.near: list[ContextNear] = []
+        self.verified: list[Verified] = []
+        self.stats: EngineStats | None = None
 
     def drain(self) -> Batch | None:
         """Everything since the last call; None where nothing happened."""
-        if not (self.events or self.deltas or self.finished):
+        told = self.events or self.deltas or self.finished or self.near or self.verified
+        if not told and self.stats is None:
             return None
-        batch = Batch(time.time(), tuple(self.events), tuple(self.deltas), tuple(self.finished))
+        batch = Batch(
+            time.time(),
+            tuple(self.events),
+            tuple(self.deltas),
+            tuple(self.finished),
+            tuple(self.near),
+            tuple(self.verified),
+            self.stats,
+        )
         self.events.clear()
         self.deltas.clear()
         self.finished.clear()
+        self.near.clear()
+        self.verified.clear()
+        self.stats = None
         return batch

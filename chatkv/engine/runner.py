@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 
 from chatkv.attention.base import AttentionBackend, PagedBatch
-from chatkv.kvcache.cache import KVCache, blocks_for
+from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.model.decoder import Decoder, copy_slots
 from chatkv.scheduler.scheduler import Work
 
@@ -20,6 +22,11 @@ class Runner:
         self.block_size = block_size
         self.kv = decoder.new_kv(num_blocks, block_size)
 
+    def copy(self, copies: Iterable[Copy]) -> None:
+        """Carry out ``copies``."""
+        for copy in copies:
+            copy_slots(self.kv, copy.source, copy.target, copy.tokens)
+
     @torch.inference_mode()
     def run(self, work: list[Work], cache: KVCache) -> torch.Tensor:
         """Copy slots, write K/V of all of ``work``; fp32 logits [rows, vocab] on the CPU.
@@ -27,8 +34,7 @@ class Runner:
         One row for each work that samples, in their order.
         """
         for item in work:
-            for copy in item.copies:
-                copy_slots(self.kv, copy.source, copy.target, copy.tokens)
+            self.copy(item.copies)
         size = self.block_size
         ids, positions, slots, pages, last = [], [], [], [], []
         for item in work:

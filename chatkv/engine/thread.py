@@ -55,17 +55,18 @@ class Engine:
     def submit(self, request: GenerateRequest) -> int:
         """Ask for an answer; returns the request's id at once. ``Finished`` follows, until ``close``.
 
-        After a failure it comes at once, on the caller's thread.
+        Where ``request.n`` answers are asked for, that is the first one's id, and the others have the
+        ids behind it. After a failure ``Finished`` comes at once, on the caller's thread.
         """
-        id = next(self._ids)
         queued = time.perf_counter()
         with self._lock:
+            ids = [next(self._ids) for _ in range(max(request.n, 1))]
             if self._failed is None:
-                self._open[id] = request
-                self._commands.put(lambda core: core.add(id, request, queued))
-                return id
-        self._listener(self._rejections({id: request}))
-        return id
+                self._open.update(dict.fromkeys(ids, request))
+                self._commands.put(lambda core: core.add(ids[0], request, queued))
+                return ids[0]
+        self._listener(self._rejections(dict.fromkeys(ids, request)))
+        return ids[0]
 
     def stop(self, request: int) -> None:
         """End a request; ``Finished(reason="aborted")`` follows unless it is over already."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tokenizers import Tokenizer
 
@@ -57,8 +57,15 @@ def is_byte_level(tokenizer: Tokenizer) -> bool:
 class Detokenizer:
     """Incremental text of one answer: every ``push`` and the ``flush`` joined equal ``decode`` of all ids."""
 
-    def __init__(self, tokenizer: Tokenizer, special: frozenset[int], token_bytes: TokenBytes | None) -> None:
-        """``special``: ids without text; ``token_bytes``: where the vocabulary is byte-level."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        special: frozenset[int],
+        token_bytes: TokenBytes | None,
+        named: Mapping[int, str] | None = None,
+    ) -> None:
+        """``special``: ids without text, but for those ``named``; ``token_bytes``: where it is byte-level."""
+        self._named = named or {}
         self._tokenizer = tokenizer
         self._special = special
         self._bytes = token_bytes
@@ -69,6 +76,8 @@ class Detokenizer:
 
     def push(self, token_id: int) -> str:
         """The text that is certain now; empty while a character is incomplete or the token is special."""
+        if token_id in self._named:
+            return self.flush() + self._named[token_id]
         if self._bytes is not None:
             return self._utf8.decode(self._bytes[token_id])
         token = self._tokenizer.id_to_token(token_id)

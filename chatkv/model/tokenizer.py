@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from chatkv.model.detokenizer import Detokenizer, TokenBytes, is_byte_level
-from chatkv.model.errors import ModelError
 from chatkv.model.plaintext import PlainEncoder, any_of
+from chatkv.model.probe import after_answer, behind, default_system, thinking
 from chatkv.model.template import PLAIN_TEMPLATE, ChatTemplate, Message, Piece
+from chatkv.model.thinking import CLOSE, OPEN, ThinkingSplitter
 from chatkv.model.tokenizer_folder import TokenizerFolder
 
-__all__ = ["Codec", "Detokenizer", "Turn"]
+__all__ = ["Codec", "Detokenizer", "ThinkingSplitter", "Turn"]
 
 
 _PROMPTS_KEPT = 64
@@ -65,7 +66,16 @@ class Codec:
         self._prompts = OrderedDict()
         self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
-        self.default_system = self._default_system()
+        self.default_system = default_system(self._template)
+        self._close_id = self._control.get(CLOSE)
+        self._thinks = {OPEN, CLOSE} <= set(self._control) or CLOSE in (source.template or "")
+        self._thinking = thinking(self._template)
+        # Marks that the tokenizer calls special have no text of their own, and still have to be seen.
+        self._marks = {
+            self._control[name]: name
+            for name in (OPEN, CLOSE)
+            if self._thinks and self._control.get(name) in self._special_ids
+        }
 
     @classmethod
     def load(cls, folder: Path) -> Codec:
@@ -79,6 +89,10 @@ class Codec:
         """Ids of a plain text: no BOS, and never a control id, whatever it spells."""
         return self._plain.encode(text)
 
+    def encode_later(self, text: str) -> list[int]:
+        """As ``encode_text``, for a text that does not start its prompt."""
+        return self._plain.encode(text, first=False)
+
     def encode_chat(self, turns: Sequence[Turn]) -> list[int]:
         """The prompt that asks for the next answer to ``turns``.
 
@@ -86,6 +100,9 @@ class Codec:
         given; BOS is in it once where the template writes it. An answer with ``token_ids`` goes in as
         exactly those ids behind exactly the prompt that it answered, so what was sampled then is found
         again; a stop id at their end is left to the template where the template writes one there.
+        Where the template drops the thinking of earlier answers, the ids after it go in: what follows is
+        then computed anew, and is found again from the turn after.
+
         Raises ModelError where the template refuses the conversation.
         """
         messages = [Message(t.role, t.text, t.role == "assistant" and t.token_ids is not None) for t in turns]
@@ -117,6 +134,11 @@ class Codec:
         else:
             answer = turns[before].token_ids or ()
             following = self._encode(pieces[shown[-1] + 1 :], first=False)
+            without = self._without_thinking(answer)
+            if without is not None:
+                reopened = self._reopened(earlier, pieces, messages[:before])
+                if reopened is not None:
+                    earlier, answer = reopened, without
             if answer and answer[-1] in self.stop_ids and self._closes(following):
                 answer = answer[:-1]
             ids = (*earlier, *answer, *following)
@@ -124,6 +146,36 @@ class Codec:
         while len(self._prompts) > _PROMPTS_KEPT:
             self._prompts.popitem(last=False)
         return ids
+
+    def _without_thinking(self, answer: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The ids of ``answer`` behind its thinking; None where it has none, or the template keeps it."""
+        if not (self._thinks and self._thinking.dropped):
+            return None
+        if self._close_id in answer:
+            at = answer.index(self._close_id) + 1
+            while not self._thinking.newlines and at < len(answer):
+                text = "" if answer[at] in self.stop_ids else self.decode(answer[at : at + 1])
+                if not text.startswith("\n"):
+                    break
+                at += 1
+                if rest := text.lstrip("\n"):
+                    return (*self.encode_later(rest), *answer[at:])
+            return answer[at:]
+        splitter, text = self.splitter(), self.decode(answer)
+        parts = splitter.push(text), splitter.flush()
+        said = "".join(part[1] for part in parts)
+        return None if said == text else tuple(self.encode_later(said))
+
+    def _reopened(
+        self, earlier: tuple[int, ...], pieces: list[Piece], asked: list[Message]
+    ) -> tuple[int, ...] | None:
+        """``earlier`` with the opening of its answer as the template words it in history, else None."""
+        opening = self._encode(behind(self._template.pieces(asked), len(asked) - 1), first=False)
+        between = behind(pieces, len(asked) - 1)
+        worded = [p for i, p in enumerate(between) if all(q.message is None for q in between[: i + 1])]
+        if not opening or list(earlier[-len(opening) :]) != opening:
+            return None
+        return (*earlier[: -len(opening)], *self._encode(worded, first=False))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids`` without special tokens."""
@@ -140,7 +192,11 @@ class Codec:
 
     def detokenizer(self) -> Detokenizer:
         """A fresh incremental decoder for one answer."""
-        return Detokenizer(self._tokenizer, self._special_ids, self._bytes)
+        return Detokenizer(self._tokenizer, self._special_ids, self._bytes, self._marks)
+
+    def splitter(self) -> ThinkingSplitter:
+        """A fresh splitter of one answer's text into thinking and answer."""
+        return ThinkingSplitter(self._thinks, self._thinking.opened)
 
     def _encode(self, run: Iterable[Piece], first: bool) -> list[int]:
         """Ids of a run of pieces: control tokens in the template's parts, and the plain text between them.
@@ -177,33 +233,7 @@ class Codec:
 
     def _end_of_turn(self, bos: str | None) -> frozenset[int]:
         """The control token that the template writes right after an answer (``<|im_end|>`` …)."""
-        turns = [Message("user", "u"), Message("assistant", "a", opaque=True)]
-        try:
-            pieces = self._template.pieces(turns, generate=False)
-        except ModelError:
-            return frozenset()
-        after = ""
-        for piece in pieces:
-            after = "" if piece.message == 1 else after + piece.text
-        match = self._pattern.match(after.lstrip())
+        match = self._pattern.match(after_answer(self._template).lstrip())
         if match is None or match.group() == bos:
             return frozenset()
         return frozenset({self._control[match.group()]}) & self._special_ids
-
-    def _default_system(self) -> str | None:
-        try:
-            given = self._template.pieces(
-                [Message("system", "s", opaque=True), Message("user", "u", opaque=True)]
-            )
-            alone = self._template.pieces([Message("user", "u", opaque=True)])
-        except ModelError:
-            return None
-        if [p.message for p in given[:4]] != [None, 0, None, 1] or [p.message for p in alone[:2]] != [
-            None,
-            0,
-        ]:
-            return None
-        before, after, own = given[0].text, given[2].text, alone[0].text
-        if len(own) < len(before) + len(after) or not (own.startswith(before) and own.endswith(after)):
-            return None
-        return own[len(before) : len(own) - len(after)].strip() or None

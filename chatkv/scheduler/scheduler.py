@@ -137,6 +137,37 @@ class Scheduler:
             )
         return Plan(work, exhausted)
 
+    def fork(self, parent: Request, child: Request) -> tuple[Copy, ...] | None:
+        """``child`` has the prompt that ``parent`` has just computed: it runs at once on the same blocks.
+
+        The copies are to be carried out before the next forward. None, with nothing changed, where there
+        is no room: ``add`` it instead.
+        """
+        if len(self.running) >= self.max_running:
+            return None
+        copies = self.cache.fork(parent.id, child.id)
+        if copies is None:
+            return None
+        self.log.emit(
+            ev.RequestQueued,
+            request=child.id,
+            session=child.session,
+            prompt_tokens=child.prompt_tokens,
+            max_tokens=child.max_tokens,
+        )
+        insort(self.running, child, key=lambda r: r.id)
+        child.state = State.RUNNING
+        child.computed = child.cached = child.prompt_tokens
+        child.copied = sum(copy.tokens for copy in copies)
+        self.log.emit(
+            ev.RequestAdmitted,
+            request=child.id,
+            cached=child.cached,
+            copied=child.copied,
+            waiting=len(self.waiting),
+        )
+        return copies
+
     def computed(self, work: Work) -> None:
         """The KV of ``work`` has been written."""
         request = work.request

@@ -12,14 +12,16 @@ import transformers
 
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.core import EngineCore
-from chatkv.engine.messages import Finished, GenerateRequest, Sampling, Turn
+from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import EventLog
+from chatkv.kvcache.hash_cache import HashCache
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.model.decoder import Decoder
+from chatkv.model.thinking import ThinkingSplitter
 from chatkv.scheduler.scheduler import Scheduler
 
 
@@ -36,6 +38,8 @@ class NumberCodec:
 
     stop_ids: frozenset[int] = frozenset()
     default_system = None
+    thinks = False
+    opened = False
 
     def encode_chat(self, turns: Sequence[Turn]) -> list[int]:
         ids: list[int] = []
@@ -49,8 +53,17 @@ class NumberCodec:
     def detokenizer(self) -> NumberDetokenizer:
         return NumberDetokenizer()
 
+    def splitter(self) -> ThinkingSplitter:
+        return ThinkingSplitter(self.thinks, self.opened)
 
-CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "none": NoneCache}
+    def encode_later(self, text: str) -> list[int]:
+        return [int(n) for n in text.split()]
+
+    def piece(self, token: int) -> str:
+        return str(token)
+
+
+CACHES: dict[str, type[KVCache]] = {"radix": RadixCache, "hash": HashCache, "none": NoneCache}
 
 
 class Rig:
@@ -79,13 +92,16 @@ class Rig:
         )
         self.events: list[Any] = []
         self.texts: dict[int, str] = {}
+        self.thoughts: dict[int, str] = {}
+        self.logprobs: dict[int, list[TokenLogprob]] = {}
+        self.batches: list[Batch] = []
         self.finished: dict[int, Finished] = {}
         self.next_id = 1
         self.take()
 
-    def ask(self, turns: Sequence[Turn], session: str = "s", **sampling: Any) -> int:
-        id, self.next_id = self.next_id, self.next_id + 1
-        request = GenerateRequest(session, tuple(turns), Sampling(**sampling))
+    def ask(self, turns: Sequence[Turn], session: str = "s", n: int = 1, **sampling: Any) -> int:
+        id, self.next_id = self.next_id, self.next_id + n
+        request = GenerateRequest(session, tuple(turns), Sampling(**sampling), n=n)
         self.core.add(id, request, time.perf_counter())
         self.take()
         return id
@@ -105,10 +121,15 @@ class Rig:
         self.events += batch.events
         for delta in batch.deltas:
             self.texts[delta.request] = self.texts.get(delta.request, "") + delta.text
+            self.thoughts[delta.request] = self.thoughts.get(delta.request, "") + delta.thinking
+            self.logprobs.setdefault(delta.request, []).extend(delta.logprobs)
         for done in batch.finished:
             assert done.request not in self.finished, "finished twice"
             self.finished[done.request] = done
             assert self.texts.get(done.request, "") == done.text
+            assert self.thoughts.get(done.request, "") == done.thinking
+            assert tuple(self.logprobs.get(done.request, [])) == done.logprobs
+        self.batches.append(batch)
 
     def run(self) -> None:
         steps = 0

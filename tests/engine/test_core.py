@@ -80,7 +80,7 @@ def test_what_can_not_be_sampled_ends_alone(tiny_llama: Tiny) -> None:
     def broken(logits: torch.Tensor) -> int:
         raise RuntimeError("probability tensor contains nan")
 
-    rig.core.live[bad].sampler.draw = broken  # type: ignore[method-assign]
+    rig.core.live[bad].draw = broken  # type: ignore[method-assign]
     rig.run()
     assert (rig.finished[bad].reason, rig.finished[good].reason) == ("error", "length")
     assert "nan" in rig.finished[bad].message
