@@ -23,6 +23,7 @@ from chatkv.engine.runner import Runner
 from chatkv.engine.sampling import check_answers, check_sampling
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
+from chatkv.kvcache.errors import CacheError
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler import events as ev
 from chatkv.scheduler.request import Request
@@ -105,6 +106,13 @@ class EngineCore:
     def clear_cache(self) -> None:
         """Forget all cached prefixes as soon as no request is open."""
         self._clear_wanted = not self.cache.clear()
+
+    def pin(self, node: int, pinned: bool) -> None:
+        """Have a node evicted last, or no longer. Where it can't be, ``PinRefused`` says why."""
+        try:
+            self.cache.pin(node, pinned)
+        except CacheError as error:
+            self.cache.log.emit(ev.PinRefused, node=node, reason=str(error))
 
     def step(self) -> None:
         """One pass: plan, forward, sample. A failing forward ends the requests that took part."""

@@ -76,6 +76,10 @@ class Engine:
         """Forget all cached prefixes as soon as no request is open."""
         self._commands.put(lambda core: core.clear_cache())
 
+    def pin(self, node: int, pinned: bool) -> None:
+        """Have ``node`` of the cache's tree evicted last, or no longer; ``PinRefused`` tells if it can't."""
+        self._commands.put(lambda core: core.pin(node, pinned))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, control tokens left out; "" before ``Ready``."""
         return "" if self._core is None else self._core.codec.decode(ids)

@@ -113,6 +113,10 @@ def _pinned(e: kv.NodePinned, names: Names) -> str:
     )
 
 
+def _pin_refused(e: sched.PinRefused, names: Names) -> str:
+    return f"{names(e.node)} not pinned: {cut(e.reason, 300)}"
+
+
 def _freed(e: kv.BlocksFreed, names: Names) -> str:
     why = {"duplicate": "the tree has the same", "preempted": "others need the room"}.get(e.reason, e.reason)
     return f"request {e.request} gave back {counted(len(e.blocks), 'block')}: {why}"
@@ -208,6 +212,7 @@ _TELLERS: dict[type[kv.Event], Callable[[Any, Names], str]] = {
     sched.RequestRefused: _refused,
     sched.RequestAdmitted: _admitted,
     sched.RequestPreempted: _preempted,
+    sched.PinRefused: _pin_refused,
     sched.FirstToken: _first_token,
     sched.RequestFinished: _finished,
 }

@@ -174,6 +174,8 @@ class Mirror(MirrorState):
         upper.id, upper.is_tail = event.upper, False
         self._tree.split(node, upper, event.at)
         self._marks.split(node, upper)
+        if upper.pinned:
+            self._pins.add(upper.id)
         self._look(upper, node)
         self.changed.add(upper.parent)
         self.structure_version += 1
@@ -216,6 +218,7 @@ class Mirror(MirrorState):
         if event.reason != "superseded":
             self._ghosts.add_node(node, self._tree.path(node.id), event, self.epoch, self._wall)
         self._tree.remove(node)
+        self._pins.discard(node.id)
         self.changed.discard(node.id)
         self.changed.add(node.parent)
         self.structure_version += 1
@@ -244,6 +247,7 @@ class Mirror(MirrorState):
     def _pinned(self, event: kv.NodePinned) -> None:
         node = self.nodes[event.node]
         node.pinned = event.pinned
+        (self._pins.add if event.pinned else self._pins.discard)(node.id)
         self.changed.add(node.id)
 
     def _freed(self, event: kv.BlocksFreed) -> None:
@@ -266,6 +270,7 @@ class Mirror(MirrorState):
     def _cleared(self, event: kv.CacheCleared) -> None:
         self._tree = Tree(self.block_size, self.strict)
         self._blocks.clear()
+        self._pins.clear()
         self._ghosts = Ghosts()
         for row in self.rows.values():
             row.blocks, row.written = [], 0

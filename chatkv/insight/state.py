@@ -48,6 +48,7 @@ class MirrorState:
         self._marks = Marks()
         self._ghosts = Ghosts()
         self._book = RequestBook()
+        self._pins: set[int] = set()
         self._wall: float | None = None
 
     # What views read
@@ -101,6 +102,16 @@ class MirrorState:
         """Blocks of locked nodes and private blocks of rows. free + evictable + protected = num_blocks."""
         return self.num_blocks - self.free - self.evictable
 
+    @property
+    def pinned(self) -> frozenset[int]:
+        """The nodes that a person pinned."""
+        return frozenset(self._pins)
+
+    def held_by_pins(self) -> int:
+        """Blocks of the pinned nodes and of those above them, which stay as long."""
+        held = {node.id: node for pin in self._pins for node in self._tree.up(pin)}
+        return sum(len(node.blocks) for node in held.values())
+
     def block_state(self, block: int) -> BlockState:
         """What the block looks like; IndexError where there is no such block."""
         return BlockState(int(self._blocks.states[block]))
@@ -138,6 +149,7 @@ class MirrorState:
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.gaps, twin.faults, twin.changed = self.gaps.copy(), self.faults.copy(), self.changed.copy()
+        twin._pins = self._pins.copy()
         twin.rows = {request: row.copy() for request, row in self.rows.items()}
         twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
         twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()

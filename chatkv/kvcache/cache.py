@@ -305,6 +305,12 @@ class KVCache(ABC):
     def clear(self) -> bool:
         """Forget everything cached. False, with nothing changed, while any row is open [B20]."""
 
+    def pin(self, node_id: int, pinned: bool = True) -> None:
+        """Evict a node after all others, or no longer. Raises CacheError where it can't be done."""
+        raise CacheError(
+            f"can't pin node {node_id}: a {self.kind} cache has no tree to pin in; start with --cache radix"
+        )
+
     # --- integrity --------------------------------------------------------------------------------
 
     def check_integrity(self) -> None:

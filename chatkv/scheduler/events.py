@@ -67,6 +67,14 @@ class RequestPreempted(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PinRefused(Event):
+    """A person's pin on ``node`` could not be set; nothing changed. ``reason`` is one line with the bound."""
+
+    node: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StepPlanned(Event):
     """One forward: ``prefill`` = (request, tokens) pairs, ``decode`` = requests with one token each."""
 

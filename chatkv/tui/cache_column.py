@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from chatkv.engine.messages import Ready
+from chatkv.insight.mirror import Mirror
 from chatkv.text import one_line
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
@@ -22,6 +23,16 @@ from chatkv.tui.feed import Feed
 
 RATE_S = 0.5
 """How often the engine's speed is sampled for the sparkline."""
+
+
+def cache_kind(mirror: Mirror) -> str:
+    """``radix · lru by node · exact to the token``: what changes hit rates, so what a picture has to name."""
+    if not mirror.cache:
+        return ""
+    if mirror.cache == "none":
+        return "none · nothing is reused"
+    eviction = f"{mirror.eviction} by {mirror.grain}" if mirror.cache == "radix" else mirror.eviction
+    return f"{mirror.cache} · {eviction} · {'whole blocks only' if mirror.strict else 'exact to the token'}"
 
 
 class CacheColumn(Vertical):
@@ -70,12 +81,20 @@ class CacheColumn(Vertical):
     def show(self, feed: Feed, session: str) -> None:
         """Draw the feed's mirror; what belongs to ``session`` stands out."""
         mirror = feed.mirror
+        for notice in feed.take_notices():
+            self.notify(one_line(notice, 400), severity="warning", markup=False, timeout=8)
         self.log_view.add(feed.take_recent())
         self.tree_view.fade(feed.faint)
         for pane in (self.tree_view, self.blocks, self.table, self.node, self.metrics, self.log_view):
             pane.show(mirror, session)
+        self._say_kind(mirror)
         self._sample(mirror.totals.output_tokens, bool(mirror.rows))
         self.metrics.set_problems(mirror.faults)
+
+    def _say_kind(self, mirror: Mirror) -> None:
+        kind = cache_kind(mirror)
+        if kind != self.tree_view.border_subtitle:
+            self.tree_view.border_subtitle = kind
 
     def inspect(self, wanted: NodeSelected | BlockSelected) -> None:
         """Show it in full."""

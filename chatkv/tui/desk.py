@@ -108,6 +108,11 @@ class Desk:
         self._engine.clear_cache()
         return True
 
+    def pin(self, node: int, pinned: bool) -> None:
+        """Have a node of the cache evicted last, or no longer."""
+        if self._engine is not None and self.ready is not None and not self.failed:
+            self._engine.pin(node, pinned)
+
     def close(self, timeout: float) -> bool:
         """End the engine's thread; True where it is over within ``timeout`` seconds."""
         return self._engine is None or self._engine.close(timeout)

@@ -25,6 +25,9 @@ class EnginePort(Protocol):
     def clear_cache(self) -> None:
         """Forget every cached prefix."""
 
+    def pin(self, node: int, pinned: bool) -> None:
+        """Have a node of the tree evicted last, or no longer; ``PinRefused`` follows where it can't be."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids."""
 

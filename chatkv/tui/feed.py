@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache import events as kv
 from chatkv.kvcache.events import Event
+from chatkv.scheduler import events as sched
 
 KEPT_RECENT = 2_000
 GHOST_S = 8.0
@@ -27,6 +28,7 @@ class Feed:
         self.faint: frozenset[int] = frozenset()
         """Keys in ``Mirror.ghosts`` of those soon to go."""
         self._recent: list[Event] = []
+        self._notices: list[str] = []
         self._nodes: dict[int, int] = {}
         self._ends: dict[str, int] = {}
         self._latest = 0
@@ -79,6 +81,11 @@ class Feed:
         recent, self._recent = self._recent, []
         return recent
 
+    def take_notices(self) -> list[str]:
+        """What a person has to be told since the last call, frozen or not."""
+        notices, self._notices = self._notices, []
+        return notices
+
     def cached_tokens(self, session: str) -> int | None:
         """How many tokens of what ``session`` last computed are still in the tree; None if it ran nothing.
 
@@ -114,6 +121,8 @@ class Feed:
             self._nodes[event.request] = event.path[-1]
         elif isinstance(event, kv.NodeStored | kv.NodeExtended | kv.PathLocked) and event.request is not None:
             self._nodes[event.request] = event.node
+        elif isinstance(event, sched.PinRefused):
+            self._notices.append(event.reason)
         elif isinstance(event, kv.CacheCleared | kv.CacheCreated):
             self._nodes.clear()
             self._ends.clear()

@@ -14,7 +14,7 @@ from textual.widgets import Footer, Static
 
 from chatkv.tui.arranged_screen import ArrangedScreen
 from chatkv.tui.cache.legend import Legend
-from chatkv.tui.cache.messages import BlockSelected, NodeSelected
+from chatkv.tui.cache.messages import BlockSelected, NodeSelected, PinWanted
 from chatkv.tui.cache.status import StatusLine
 from chatkv.tui.cache_column import CacheColumn
 from chatkv.tui.chat.pane import ChatPane
@@ -190,3 +190,8 @@ class MainScreen(ArrangedScreen):
             self.go_to("node")
         else:
             self.add_class("-inspecting")
+
+    @on(PinWanted)
+    def _pin(self, event: PinWanted) -> None:
+        event.stop()
+        self.desk.pin(event.node, event.pinned)

@@ -23,6 +23,7 @@ def status_of(desk: Desk) -> StatusValues:
         context=(prompt + out, ready.max_context),
         hit=(cached, prompt) if prompt else None,
         kv_bytes=used,
+        pinned=len(mirror.pinned) or None,
         message=message,
     )
 

@@ -7,6 +7,8 @@ import torch
 
 from chatkv.engine.messages import Sampling, Turn
 from chatkv.engine.sampling import Sampler
+from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.scheduler.events import PinRefused
 from tests.engine.conftest import Tiny
 from tests.engine.rig import NumberCodec, Rig, expected
 
@@ -180,3 +182,16 @@ def test_top_p_and_top_k_keep_what_they_say() -> None:
     ):
         sampler = Sampler(sampling)
         assert {sampler.draw(logits) for _ in range(300)} == allowed
+
+
+def test_a_pin_is_set_or_refused_in_words(tiny_llama: Tiny) -> None:
+    rig = Rig(tiny_llama.decoder, num_blocks=8, block_size=4)
+    rig.answer(PROMPT, max_tokens=2)
+    assert isinstance(rig.cache, RadixCache)
+    node = next(iter(rig.cache.tree.walk())).id
+    rig.core.pin(999, True)
+    rig.core.pin(node, True)
+    refused = [event for event in rig.outbox.events if isinstance(event, PinRefused)]
+    assert [event.node for event in refused] == [999, node]
+    assert "999 is not in the tree" in refused[0].reason
+    assert "at most 4 may be" in refused[1].reason

@@ -59,6 +59,10 @@ CASES: list[tuple[kv.Event, str | None]] = [
         "request 3 runs: 8 tokens need no computing, 2 still wait; 5 later ones ran first",
     ),
     (
+        sched.PinRefused(seq=1, node=4, reason="9 of 8 blocks would be held back"),
+        "node 4 not pinned: 9 of 8 blocks would be held back",
+    ),
+    (
         sched.RequestRefused(seq=1, request=3, session="a", reason="too long\x1b[2J\nshorten it"),
         "request 3 refused: too long␛[2J↵shorten it",
     ),

@@ -48,6 +48,7 @@ def mirrored_tree(mirror: Mirror) -> dict[int, tuple[object, ...]]:
 def compare(mirror: Mirror, cache: RadixCache) -> None:
     assert mirror.check() == []
     assert mirror.gaps == []
+    assert mirror.pinned == cache.tree.pinned.keys()
     assert mirrored_tree(mirror) == live_tree(cache)
     assert (mirror.free, mirror.evictable, mirror.protected) == (cache.free, cache.evictable, cache.protected)
     assert {r: (row.blocks, row.written) for r, row in mirror.rows.items()} == {

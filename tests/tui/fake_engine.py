@@ -19,6 +19,7 @@ from chatkv.engine.messages import (
     Loading,
     Ready,
 )
+from chatkv.kvcache.errors import CacheError
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as sched
@@ -91,6 +92,13 @@ class FakeEngine:
 
     def clear_cache(self) -> None:
         self._cache.clear()
+        self._send()
+
+    def pin(self, node: int, pinned: bool) -> None:
+        try:
+            self._cache.pin(node, pinned)
+        except CacheError as error:
+            self._log.emit(sched.PinRefused, node=node, reason=str(error))
         self._send()
 
     def decode(self, ids: Sequence[int]) -> str:

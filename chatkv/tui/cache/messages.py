@@ -13,6 +13,15 @@ class NodeSelected(Message):
         self.node = node
 
 
+class PinWanted(Message):
+    """A person wants this node of the tree to be evicted last, or no longer."""
+
+    def __init__(self, node: int, pinned: bool) -> None:
+        super().__init__()
+        self.node = node
+        self.pinned = pinned
+
+
 class BlockSelected(Message):
     """A person asks for this physical block."""
 

@@ -16,7 +16,7 @@ from chatkv.insight.mirror import Mirror
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.labels import Decode, Labels
-from chatkv.tui.cache.messages import NodeSelected
+from chatkv.tui.cache.messages import NodeSelected, PinWanted
 from chatkv.tui.cache.states import LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
 from chatkv.tui.cache.tree_rows import Row, TreeRows, node_of
@@ -53,6 +53,7 @@ class RadixTreeView(ScrollView, can_focus=True):
         Binding("left,h", "fold", "Fold", show=False),
         Binding("right,l", "unfold", "Unfold", show=False),
         Binding("enter", "select", "Inspect node", show=False),
+        Binding("p", "pin", "Pin"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -244,6 +245,14 @@ class RadixTreeView(ScrollView, can_focus=True):
         """Ask for the node under the cursor."""
         if len(self._rows) > 1:
             self.post_message(NodeSelected(self.cursor))
+
+    def action_pin(self) -> None:
+        """Ask that the node under the cursor, and with it those above it, be evicted last, or no longer."""
+        node = self._mirror.nodes.get(self._cursor) if self._mirror is not None else None
+        if node is None or node.id == ROOT:
+            self.notify("only a node that is in the tree can be pinned", severity="warning")
+        else:
+            self.post_message(PinWanted(node.id, not node.pinned))
 
     def on_click(self, event: events.Click) -> None:
         """Ask for the node that was clicked."""

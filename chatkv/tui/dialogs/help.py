@@ -54,6 +54,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("z", "zoom the pane, and back"),
             ("hjkl, arrows, g, G", "move"),
             ("enter", "inspect a node or a block"),
+            ("p", "in the tree: pin the node and what is above it (evicted last), and back"),
             ("d", "in the block map: one cell for many blocks, or one for each"),
             ("space", "freeze the picture; the engine goes on, nothing is lost"),
             ("x", "export the picture as JSON and SVG"),
