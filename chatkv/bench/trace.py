@@ -1,4 +1,6 @@
-"""Run the cache core alone, without a model, over a trace of requests, one at a time in file order.
+"""Run the cache core alone, without a model, over a trace of requests, one at a time.
+
+They are served in file order, or in the order of a queue policy that sees a window of them.
 
 Two forms, told apart by their first line:
 
@@ -18,9 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chatkv.bench.window import turns
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
+from chatkv.scheduler.waiting import WaitingQueue
 
 MOONCAKE_BLOCK = 512
 
@@ -39,7 +43,9 @@ class Entry(NamedTuple):
 
 @dataclass
 class TraceResult:
-    """``blocks``: full blocks of all prompts; ``hits``: hit tokens of each request, in file order."""
+    """``blocks``: full blocks of all prompts. ``hits``: hit tokens of each request, and ``overtaken``: how
+    often one after it was served first; both in file order.
+    """
 
     requests: int = 0
     blocks: int = 0
@@ -51,6 +57,7 @@ class TraceResult:
     not_admitted: int = 0
     bad_lines: list[str] = field(default_factory=list)
     hits: list[int] = field(default_factory=list)
+    overtaken: list[int] = field(default_factory=list)
 
 
 def scale_of(path: Path) -> int:
@@ -87,12 +94,26 @@ def read_trace(path: Path, problem: Callable[[str], None]) -> Iterator[Entry]:
             problem(f"line {number} skipped: {said}")
 
 
-def run_trace(cache: KVCache, path: Path, progress: Callable[[int], None] = lambda done: None) -> TraceResult:
-    """Run ``path`` through ``cache``; a request that can't fit is counted and left out."""
+def run_trace(
+    cache: KVCache,
+    path: Path,
+    progress: Callable[[int], None] = lambda done: None,
+    *,
+    queue: WaitingQueue | None = None,
+    window: int = 1,
+) -> TraceResult:
+    """Run ``path`` through ``cache``; a request that can't fit is counted and left out.
+
+    ``queue`` (default: first come, first served) chooses among ``window`` waiting requests.
+    """
     result = TraceResult()
     size = cache.block_size
-    for index, entry in enumerate(read_trace(path, result.bad_lines.append), start=1):
+    hits: dict[int, int] = {}
+    passed: dict[int, int] = {}
+    entries = read_trace(path, result.bad_lines.append)
+    for index, entry, overtaken in turns(entries, cache, WaitingQueue() if queue is None else queue, window):
         result.requests += 1
+        passed[index] = overtaken
         result.tokens += entry.tokens
         result.blocks += entry.tokens // (size * entry.scale)
         hit = copied = 0
@@ -110,12 +131,14 @@ def run_trace(cache: KVCache, path: Path, progress: Callable[[int], None] = lamb
                 cache.close(index, "preempted")
                 result.not_admitted += 1
                 hit = copied = 0
-        result.hits.append(hit * entry.scale)
+        hits[index] = hit * entry.scale
         result.hit_tokens += hit * entry.scale
         result.hit_blocks += hit // size
         result.copied_tokens += copied * entry.scale
-        progress(index)
+        progress(result.requests)
     result.evicted_blocks = cache.evicted_blocks
+    result.hits = [hits[index] for index in sorted(hits)]
+    result.overtaken = [passed[index] for index in sorted(passed)]
     return result
 
 

@@ -13,6 +13,7 @@ from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
+from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN, POLICIES
 
 
 def trace(
@@ -34,21 +35,34 @@ def trace(
     strict_blocks: Annotated[
         bool, typer.Option("--strict-blocks", help="Reuse whole blocks only, as SGLang and vLLM do.")
     ] = False,
+    policy: Annotated[
+        str, typer.Option(metavar="|".join(POLICIES), help="Which waiting request is served next.")
+    ] = "fcfs",
+    window: Annotated[
+        int, typer.Option(min=1, help=f"Waiting requests that the policy sees; lpm: at most {MATCH_LIMIT}.")
+    ] = 64,
+    max_overtaken: Annotated[
+        int, typer.Option(min=0, help="How often a waiting request may be overtaken; 0: no bound.")
+    ] = MAX_OVERTAKEN,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
     ] = None,
 ) -> None:
     """Run a trace through the cache, one request at a time, and count what is reused and evicted.
 
-    The grain of eviction changes hit rates: it is named with every figure.
+    A policy other than fcfs chooses among the next --window requests, as if they all waited. The grain of
+    eviction changes hit rates: it is named with every figure.
     """
+    from chatkv.bench.report import percentile
     from chatkv.bench.trace import MOONCAKE_BLOCK, run_trace, scale_of, size_of
     from chatkv.kvcache.kinds import make_cache
+    from chatkv.scheduler.waiting import WaitingQueue
 
     for option, value, allowed in (
         ("--cache", cache, CACHES),
         ("--evict-grain", evict_grain, GRAINS),
         ("--eviction", eviction, tuple(STRATEGIES)),
+        ("--policy", policy, POLICIES),
     ):
         if value not in allowed:
             raise UsageError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
@@ -66,7 +80,13 @@ def trace(
         cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
     )
     with progress_bar() as advance:
-        result = run_trace(core, file, lambda done: advance("requests", done, requests))
+        result = run_trace(
+            core,
+            file,
+            lambda done: advance("requests", done, requests),
+            queue=WaitingQueue(policy, max_overtaken),
+            window=window,
+        )
     for line in result.bad_lines:
         typer.echo(f"chatkv: {file.name}: {line}", err=True)
     settings = {
@@ -77,6 +97,9 @@ def trace(
         "strict": strict_blocks or cache == "hash",
         "eviction": eviction,
         "evict_grain": "block" if cache == "hash" else evict_grain,
+        "policy": policy,
+        "window": window,
+        "max_overtaken": max_overtaken,
     }
     if json_out is not None:
         write_json(json_out, {"settings": settings, **asdict(result)})
@@ -88,5 +111,10 @@ def trace(
         ["trace", ">"],
         [(name, str(value)) for name, value in settings.items()]
         + [(name.replace("_", " "), f"{value:,}") for name, value in counts]
-        + [("hit rate, % of tokens", f"{share:.2f}")],
+        + [
+            ("hit rate, % of tokens", f"{share:.2f}"),
+            ("overtaken, p50", f"{percentile(result.overtaken, 0.5):.0f}"),
+            ("overtaken, p95", f"{percentile(result.overtaken, 0.95):.0f}"),
+            ("overtaken, most", str(max(result.overtaken, default=0))),
+        ],
     )

@@ -15,10 +15,9 @@ import numpy as np
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.node import Node, token_data
 from chatkv.kvcache.radix import RadixTree
+from chatkv.scheduler.names import MATCH_LIMIT
 from chatkv.scheduler.request import Request
 
-MATCH_LIMIT = 128
-"""With more requests waiting nothing is matched: looking all of them up each step costs too much [S2]."""
 SHARED_TOKENS = 32
 """From how many tokens on a shared beginning is worth a pass of waiting; a request that has more than
 this in the cache already does not wait for another [S4]."""

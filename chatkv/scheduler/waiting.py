@@ -11,7 +11,8 @@ from bisect import insort
 from collections.abc import Iterator
 
 from chatkv.kvcache.cache import KVCache
-from chatkv.scheduler.policy import MATCH_LIMIT, ORDERS, Waiter
+from chatkv.scheduler.names import MATCH_LIMIT
+from chatkv.scheduler.policy import ORDERS, Waiter
 from chatkv.scheduler.request import Request
 
 SHOWN = 128
