@@ -53,8 +53,8 @@ def trace(
     A policy other than fcfs chooses among the next --window requests, as if they all waited. The grain of
     eviction changes hit rates: it is named with every figure.
     """
-    from chatkv.bench.report import percentile
     from chatkv.bench.trace import MOONCAKE_BLOCK, run_trace, scale_of, size_of
+    from chatkv.engine.stats import percentile
     from chatkv.kvcache.kinds import make_cache
     from chatkv.scheduler.waiting import WaitingQueue
 
