@@ -47,6 +47,8 @@ class EngineConfig:
     admission: str = "prompt"
     """What an admission leaves free for the answers of those who run."""
     threads: int | None = None
+    verify: bool = False
+    """Compute every answer again without the cache when it is over, and compare."""
 
     def validate(self) -> EngineConfig:
         """Return self; raise EngineError that names the option where a value can't work."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -21,13 +21,16 @@ from chatkv.engine.outbox import Outbox
 from chatkv.engine.reports import report, turn_down
 from chatkv.engine.runner import Runner
 from chatkv.engine.sampling import check_answers, check_sampling
+from chatkv.engine.stats import Counts, EngineStats, Meter
+from chatkv.engine.verifier import Verifier
+from chatkv.engine.verify import Answer
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.errors import CacheError
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler import events as ev
 from chatkv.scheduler.request import Request
-from chatkv.scheduler.scheduler import Scheduler, Work
+from chatkv.scheduler.scheduler import Plan, Scheduler, Work
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +49,11 @@ class EngineCore:
         codec: Codec,
         max_context: int,
         outbox: Outbox,
+        *,
+        verify: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """``verify``: each answer, when it is over. ``clock``: when figures are told, in seconds."""
         self.cache = cache
         self.scheduler = scheduler
         self.runner = runner
@@ -57,11 +64,30 @@ class EngineCore:
         self._waiting: dict[int, Generation] = {}
         """Siblings that have not forked yet → the generation whose prompt they wait for."""
         self._clear_wanted = False
+        self._verify = verify
+        self._meter = Meter(clock)
+        self._verifier = Verifier(
+            cache, runner, codec.piece, outbox.verified.append, scheduler.max_batch_tokens
+        )
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return self.scheduler.has_work
+        return self.scheduler.has_work or self._verifier.has_work
+
+    @property
+    def stats(self) -> EngineStats:
+        """The figures of this moment."""
+        cache = self.cache
+        return self._meter.stats(
+            Counts(
+                len(self.scheduler.waiting) + len(self._waiting),
+                len(self.scheduler.running),
+                cache.protected,
+                cache.evictable,
+                cache.free,
+            )
+        )
 
     def add(self, id: int, generate: GenerateRequest, queued: float) -> None:
         """Tokenise and queue a request; ``queued`` is ``time.perf_counter()`` when the person asked.
@@ -102,10 +128,16 @@ class EngineCore:
         elif (asked := self._waiting.pop(id, None)) is not None:
             asked.siblings = tuple(s for s in asked.siblings if s.id != id)
             self._turn_down((id,), asked.request.session, "aborted", "", asked.request.prompt_tokens)
+        self._tell_stats()
+
+    def verify(self, id: int) -> None:
+        """Compute a finished request again and compare; ``Verified`` follows."""
+        self._verifier.ask(id)
 
     def clear_cache(self) -> None:
         """Forget all cached prefixes as soon as no request is open."""
         self._clear_wanted = not self.cache.clear()
+        self._meter.changed()
 
     def pin(self, node: int, pinned: bool) -> None:
         """Have a node evicted last, or no longer. Where it can't be, ``PinRefused`` says why."""
@@ -117,7 +149,7 @@ class EngineCore:
     def step(self) -> None:
         """One pass: plan, forward, sample. A failing forward ends the requests that took part."""
         start = time.perf_counter()
-        plan = self.scheduler.plan()
+        plan = self.scheduler.plan() if self.scheduler.has_work else Plan([], [])
         for request in plan.exhausted:
             self._finish(
                 self.live[request.id],
@@ -128,6 +160,9 @@ class EngineCore:
             )
         if plan.work:
             self._forward(plan.work, start)
+        self._tell_stats()
+        if self._verifier.has_work:
+            self._verifier.step(busy=self.scheduler.has_work)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -144,6 +179,8 @@ class EngineCore:
             return
         forward_s = time.perf_counter() - begun
         row = 0
+        decode = sum(w.request.output_tokens > 0 and w.length == 1 and w.samples for w in work)
+        prefill = sum(w.length for w in work) - decode
         for item in work:
             self.scheduler.computed(item)
             if item.samples:
@@ -152,9 +189,9 @@ class EngineCore:
                     self._fork(generation, logits[row])
                 self._draw(generation, logits[row])
                 row += 1
-        self.cache.log.emit(
-            ev.StepDone, step=self.scheduler.steps, step_s=time.perf_counter() - start, forward_s=forward_s
-        )
+        step_s = time.perf_counter() - start
+        self.cache.log.emit(ev.StepDone, step=self.scheduler.steps, step_s=step_s, forward_s=forward_s)
+        self._meter.step(prefill, decode, step_s)
 
     def _live(self, generation: Generation) -> None:
         """It is queued, or runs, from now on."""
@@ -195,7 +232,11 @@ class EngineCore:
         now = time.perf_counter()
         if generation.first is None:
             generation.first = now
-            self.cache.log.emit(ev.FirstToken, request=request.id, ttft_s=now - generation.queued)
+            ttft = now - generation.queued
+            self.cache.log.emit(ev.FirstToken, request=request.id, ttft_s=ttft)
+            self._meter.began(request.prompt_tokens, request.cached, ttft)
+        else:
+            self._meter.gap(now - generation.last)
         generation.last = now
         end = token in self.codec.stop_ids and not generation.sampling.ignore_stop
         self.outbox.deltas.append(generation.push(token, end))
@@ -223,6 +264,14 @@ class EngineCore:
         if self._clear_wanted and not self.cache.rows:
             self.clear_cache()
         report(self.cache.log, self.outbox, generation, reason, message, self.max_context)
+        self._meter.changed()
+        if keep and request.output_tokens:
+            tokens = request.tokens.copy()
+            self._verifier.remember(
+                Answer(request.id, request.session, request.namespace, tokens, request.prompt_tokens)
+            )
+            if self._verify and reason != "aborted":
+                self._verifier.ask(request.id)
         if generation.siblings:
             # It ended before its prompt was computed: the next of them takes its place.
             first, *rest_of_them = generation.siblings
@@ -230,6 +279,10 @@ class EngineCore:
             heir = generation.sibling(first, tuple(rest_of_them))
             self.scheduler.add(heir.request)
             self._live(heir)
+
+    def _tell_stats(self) -> None:
+        if self._meter.due(idle=not self.scheduler.has_work):
+            self.outbox.stats = self.stats
 
     def _watch_context(self, generation: Generation) -> None:
         request = generation.request

@@ -71,7 +71,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     )
     backend = TorchBackend()
     runner = Runner(decoder, backend, num_blocks, config.block_size)
-    core = EngineCore(cache, scheduler, runner, codec, max_context, outbox)
+    core = EngineCore(cache, scheduler, runner, codec, max_context, outbox, verify=config.verify)
     ready = Ready(
         model=config.model,
         architecture=decoder.config.model_type,

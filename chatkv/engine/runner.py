@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from chatkv.attention.base import AttentionBackend, PagedBatch
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
+from chatkv.kvcache.events import Int32Array
 from chatkv.model.decoder import Decoder, copy_slots
 from chatkv.scheduler.scheduler import Work
+
+
+class Part(NamedTuple):
+    """One sequence's share of a forward: compute ``ids`` from position ``start`` on.
+
+    ``blocks``: those of the whole sequence up to the end of ``ids``. ``rows``: of how many of the last
+    ids the logits are wanted.
+    """
+
+    ids: Int32Array
+    start: int
+    blocks: Int32Array
+    rows: int
 
 
 class Runner:
@@ -27,44 +42,50 @@ class Runner:
         for copy in copies:
             copy_slots(self.kv, copy.source, copy.target, copy.tokens)
 
-    @torch.inference_mode()
     def run(self, work: list[Work], cache: KVCache) -> torch.Tensor:
         """Copy slots, write K/V of all of ``work``; fp32 logits [rows, vocab] on the CPU.
 
         One row for each work that samples, in their order.
         """
+        parts = []
         for item in work:
             self.copy(item.copies)
-        size = self.block_size
-        ids, positions, slots, pages, last = [], [], [], [], []
-        for item in work:
             end = item.start + item.length
-            at = np.arange(item.start, end)
-            blocks = cache.row(item.request.id).blocks.array[: blocks_for(end, size)]
-            ids.append(item.request.tokens[item.start : end])
+            blocks = cache.row(item.request.id).blocks.array[: blocks_for(end, self.block_size)]
+            parts.append(Part(item.request.tokens[item.start : end], item.start, blocks, int(item.samples)))
+        return self.forward(parts, self.kv)
+
+    @torch.inference_mode()
+    def forward(self, parts: Sequence[Part], kv: torch.Tensor) -> torch.Tensor:
+        """Write K/V of all ``parts`` into ``kv``; fp32 logits [sum of rows, vocab] on the CPU."""
+        size = self.block_size
+        positions, slots, last, rows = [], [], [], []
+        done = 0
+        for part in parts:
+            end = part.start + len(part.ids)
+            at = np.arange(part.start, end)
             positions.append(at)
-            slots.append(blocks[at // size].astype(np.int64) * size + at % size)
-            pages.append(blocks)
+            slots.append(part.blocks[at // size].astype(np.int64) * size + at % size)
             last.append((end - 1) % size + 1)
-        qo_indptr = _indptr([item.length for item in work])
-        batch = PagedBatch(
-            qo_indptr=qo_indptr,
-            kv_indptr=_indptr([len(p) for p in pages]),
-            kv_indices=np.concatenate(pages),
-            last_page_len=np.array(last, dtype=np.int32),
-            block_size=size,
+            done += len(part.ids)
+            rows.append(np.arange(done - part.rows, done))
+        self.backend.plan(
+            PagedBatch(
+                qo_indptr=_indptr([len(part.ids) for part in parts]),
+                kv_indptr=_indptr([len(part.blocks) for part in parts]),
+                kv_indices=np.concatenate([part.blocks for part in parts]),
+                last_page_len=np.array(last, dtype=np.int32),
+                block_size=size,
+            )
         )
-        self.backend.plan(batch)
-        samples = np.array([item.samples for item in work])
-        rows = (qo_indptr[1:] - 1)[samples].astype(np.int64)
         device = self.decoder.device
         logits = self.decoder.forward(
-            torch.from_numpy(np.concatenate(ids).astype(np.int64)).to(device),
+            torch.from_numpy(np.concatenate([part.ids for part in parts]).astype(np.int64)).to(device),
             torch.from_numpy(np.concatenate(positions)).to(device),
             torch.from_numpy(np.concatenate(slots)).to(device),
-            self.kv,
+            kv,
             self.backend,
-            torch.from_numpy(rows).to(device),
+            torch.from_numpy(np.concatenate(rows)).to(device),
         )
         return logits.cpu()
 

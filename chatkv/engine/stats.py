@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+
+TTFTS_KEPT, GAPS_KEPT, STEPS_KEPT = 256, 2048, 256
+"""How many of the latest values the percentiles, and the speeds, are taken over."""
+EVERY_S = 0.25
+"""Figures are told at most this often, and once more when all is done."""
+FEWEST_STEPS = 8
+"""From so few steps no cost of a token can be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,7 @@ class Percentiles:
     p99: float | None = None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Percentiles:
+    def of(cls, values: Collection[float]) -> Percentiles:
         """The percentiles of ``values`` in any order."""
         if not values:
             return cls()
@@ -24,7 +33,7 @@ class Percentiles:
         return cls(*(percentile(ordered, share) for share in (0.5, 0.9, 0.99)))
 
 
-def percentile(values: Sequence[float], share: float) -> float:
+def percentile(values: Collection[float], share: float) -> float:
     """The least of ``values`` that ``share`` (0…1) of them do not exceed (nearest rank); 0 for none."""
     if not values:
         return 0.0
@@ -47,7 +56,7 @@ class EngineStats:
     ttft_s: Percentiles
     inter_token_s: Percentiles
     prompt_tokens: int
-    """Of all requests that ran so far, at their first attempt; ``reused_tokens`` of them were cached."""
+    """Of all requests that began to answer; ``reused_tokens`` of them were cached when they first ran."""
     reused_tokens: int
     blocks_used: int
     """Blocks that requests hold; ``blocks_cached`` hold prefixes that nobody uses now."""
@@ -61,3 +70,100 @@ class EngineStats:
     def hit_rate(self) -> float:
         """``reused_tokens`` / ``prompt_tokens``, 0…1; 0 before any."""
         return self.reused_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is counted elsewhere: requests and blocks of this moment."""
+
+    waiting: int
+    running: int
+    blocks_used: int
+    blocks_cached: int
+    blocks_free: int
+
+
+class Meter:
+    """Takes in what happens, gives ``EngineStats``. ``clock`` (seconds) only decides when they are due."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._told_at = -math.inf
+        self._changed = False
+        self._steps: deque[tuple[int, int, float]] = deque(maxlen=STEPS_KEPT)
+        self._ttfts: deque[float] = deque(maxlen=TTFTS_KEPT)
+        self._gaps: deque[float] = deque(maxlen=GAPS_KEPT)
+        self._prompt = self._reused = 0
+
+    def step(self, prefill: int, decode: int, seconds: float) -> None:
+        """A step computed ``prefill`` tokens of prompts and ``decode`` of answers."""
+        self._steps.append((prefill, decode, seconds))
+        self._changed = True
+
+    def began(self, prompt_tokens: int, cached: int, ttft_s: float) -> None:
+        """A request has its first token; ``cached`` at its first attempt."""
+        self._ttfts.append(ttft_s)
+        self._prompt += prompt_tokens
+        self._reused += cached
+        self._changed = True
+
+    def gap(self, seconds: float) -> None:
+        """Between two tokens of one answer."""
+        self._gaps.append(seconds)
+
+    def changed(self) -> None:
+        """Something else happened that people are to see."""
+        self._changed = True
+
+    def due(self, idle: bool) -> bool:
+        """Whether to tell the figures now; then they count as told. ``idle``: nothing more will happen."""
+        now = self._clock()
+        if not self._changed or not (idle or now - self._told_at >= EVERY_S):
+            return False
+        self._told_at, self._changed = now, False
+        return True
+
+    def stats(self, counts: Counts) -> EngineStats:
+        """The figures now."""
+        cost = self._cost()
+        return EngineStats(
+            waiting=counts.waiting,
+            running=counts.running,
+            prefill_tps=_speed([(prefill, seconds) for prefill, _, seconds in self._steps]),
+            decode_tps=_speed([(decode, seconds) for _, decode, seconds in self._steps]),
+            ttft_s=Percentiles.of(self._ttfts),
+            inter_token_s=Percentiles.of(self._gaps),
+            prompt_tokens=self._prompt,
+            reused_tokens=self._reused,
+            blocks_used=counts.blocks_used,
+            blocks_cached=counts.blocks_cached,
+            blocks_free=counts.blocks_free,
+            saved_s=None if cost is None else cost * self._reused,
+        )
+
+    def _cost(self) -> float | None:
+        """Seconds that one more token adds to a step: the slope of the line with the least squares.
+
+        The speed of prefill steps would not do: where most is cached, they are short, and what a step
+        costs anyway would count as the price of their few tokens.
+        """
+        if len(self._steps) < FEWEST_STEPS:
+            return None
+        sizes = [prefill + decode for prefill, decode, _ in self._steps]
+        mean_size = sum(sizes) / len(sizes)
+        mean_s = sum(seconds for *_, seconds in self._steps) / len(sizes)
+        spread = sum((size - mean_size) ** 2 for size in sizes)
+        if spread == 0:
+            return None
+        both = sum(
+            (size - mean_size) * (seconds - mean_s)
+            for size, (*_, seconds) in zip(sizes, self._steps, strict=True)
+        )
+        return max(both / spread, 0.0)
+
+
+def _speed(steps: Sequence[tuple[int, float]]) -> float | None:
+    """Tokens a second over the steps that had some; a mixed step counts whole for both kinds."""
+    some = [(tokens, seconds) for tokens, seconds in steps if tokens]
+    total = sum(seconds for _, seconds in some)
+    return sum(tokens for tokens, _ in some) / total if total > 0 else None

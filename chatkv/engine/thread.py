@@ -80,6 +80,13 @@ class Engine:
         """Have ``node`` of the cache's tree evicted last, or no longer; ``PinRefused`` tells if it can't."""
         self._commands.put(lambda core: core.pin(node, pinned))
 
+    def verify(self, request: int) -> None:
+        """Compute a finished request again without the cache and compare; ``Verified`` follows.
+
+        It comes in a ``Batch``, some steps later: others go on meanwhile. Before ``Ready`` it waits.
+        """
+        self._commands.put(lambda core: core.verify(request))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, control tokens left out; "" before ``Ready``."""
         return "" if self._core is None else self._core.codec.decode(ids)

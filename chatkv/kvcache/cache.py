@@ -147,6 +147,13 @@ class KVCache(ABC):
         Naming the ``session`` can only save work: its hashes may be known already.
         """
 
+    @abstractmethod
+    def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
+        """How many leading ``tokens`` are cached, the last one counted too, and the blocks that hold them.
+
+        For reading only: changes nothing, not even recency, and nothing keeps the blocks from eviction.
+        """
+
     def open(
         self,
         request: int,

@@ -84,6 +84,12 @@ class HashCache(KVCache):
         hashes = self.hashes.chain(session, namespace, tokens)
         return len(self._find(hashes, tokens, namespace)) * self.block_size
 
+    def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
+        """The whole blocks that ``tokens`` start with and that are cached."""
+        ids = token_ids(tokens)
+        found = self._find(self.hashes.chain(session, namespace, ids), ids, namespace, len(ids))
+        return len(found) * self.block_size, _blocks(found)
+
     def clear(self) -> bool:
         """Forget all hashes; False while any row is open."""
         if self.rows:

@@ -25,6 +25,10 @@ class NoneCache(KVCache):
         token_ids(prompt)
         return 0
 
+    def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
+        """Always nothing, for any tokens that are some."""
+        return 0, token_ids(tokens)[:0]
+
     def clear(self) -> bool:
         """False while any row is open; otherwise there is nothing to forget."""
         if self.rows:

@@ -56,6 +56,15 @@ class RadixCache(KVCache):
         found = self.tree.find(token_ids(prompt)[:-1], namespace)
         return found.tokens + (0 if self.strict else found.extra)
 
+    def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
+        """The cached beginning of ``tokens`` and its blocks, the last one maybe in part."""
+        found = self.tree.find(token_ids(tokens), namespace)
+        held = found.tokens + found.extra
+        blocks = self.tree.path_blocks(found.node)
+        if found.source is not None and found.source is not found.node:
+            blocks = np.concatenate([blocks, found.source.blocks[:1]])
+        return held, blocks[: blocks_for(held, self.block_size)]
+
     def clear(self) -> bool:
         """Forget every node; False while any row is open."""
         if self.rows:

@@ -156,6 +156,7 @@ class Scheduler:
             max_tokens=child.max_tokens,
         )
         insort(self.running, child, key=lambda r: r.id)
+        child.arrived = parent.arrived
         child.state = State.RUNNING
         child.computed = child.cached = child.prompt_tokens
         child.copied = sum(copy.tokens for copy in copies)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import transformers
 
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.core import EngineCore
-from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn
+from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn, Verified
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
 from chatkv.kvcache.cache import KVCache
@@ -80,6 +80,8 @@ class Rig:
         max_batch_tokens: int = 64,
         max_context: int = 10_000,
         strict: bool = False,
+        verify: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.outbox = Outbox()
         self.cache = CACHES[cache](
@@ -88,13 +90,21 @@ class Rig:
         scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens)
         runner = Runner(decoder, TorchBackend(), num_blocks, block_size)
         self.core = EngineCore(
-            self.cache, scheduler, runner, codec or NumberCodec(), max_context, self.outbox
+            self.cache,
+            scheduler,
+            runner,
+            codec or NumberCodec(),
+            max_context,
+            self.outbox,
+            verify=verify,
+            clock=clock,
         )
         self.events: list[Any] = []
         self.texts: dict[int, str] = {}
         self.thoughts: dict[int, str] = {}
         self.logprobs: dict[int, list[TokenLogprob]] = {}
         self.batches: list[Batch] = []
+        self.verified: list[Verified] = []
         self.finished: dict[int, Finished] = {}
         self.next_id = 1
         self.take()
@@ -129,6 +139,7 @@ class Rig:
             assert self.texts.get(done.request, "") == done.text
             assert self.thoughts.get(done.request, "") == done.thinking
             assert tuple(self.logprobs.get(done.request, [])) == done.logprobs
+        self.verified += batch.verified
         self.batches.append(batch)
 
     def run(self) -> None:
