@@ -18,6 +18,7 @@ from chatkv.tui.cache.inspector import Inspector
 from chatkv.tui.cache.labels import Decode
 from chatkv.tui.cache.messages import BlockSelected, NodeSelected
 from chatkv.tui.cache.metrics import MetricsView
+from chatkv.tui.cache.queue_view import QueueView
 from chatkv.tui.cache.radix_tree import RadixTreeView
 from chatkv.tui.feed import Feed
 
@@ -45,6 +46,7 @@ class CacheColumn(Vertical):
         self.table = BlockTableView(id="table", classes="pane")
         self.node = Inspector(id="node", classes="pane")
         self.metrics = MetricsView(id="metrics", classes="pane")
+        self.queue = QueueView(id="queue", classes="pane")
         self.log_view = EventsView(id="events", classes="pane")
         self._sampled = (monotonic(), 0)
 
@@ -57,7 +59,9 @@ class CacheColumn(Vertical):
                 yield self.blocks
             yield self.node
         with Horizontal(id="lower"):
-            yield self.metrics
+            with Vertical(id="figures"):
+                yield self.metrics
+                yield self.queue
             yield self.log_view
 
     def on_mount(self) -> None:
@@ -70,13 +74,14 @@ class CacheColumn(Vertical):
 
     def name_sessions(self, name: Callable[[str], str]) -> None:
         """``name``: the key the engine knows a session by → what people call it."""
-        self.node.session_name = lambda key: one_line(name(key), 40)
+        self.node.session_name = self.queue.session_name = lambda key: one_line(name(key), 40)
 
     def engine_ready(self, ready: Ready, decode: Decode) -> None:
         """Tokens can be read as text from now on."""
         self.tree_view.decode = decode
         self.node.decode = decode
         self.metrics.set_policy(ready.policy)
+        self.queue.set_policy(ready.policy)
 
     def show(self, feed: Feed, session: str) -> None:
         """Draw the feed's mirror; what belongs to ``session`` stands out."""
@@ -85,7 +90,15 @@ class CacheColumn(Vertical):
             self.notify(one_line(notice, 400), severity="warning", markup=False, timeout=8)
         self.log_view.add(feed.take_recent())
         self.tree_view.fade(feed.faint)
-        for pane in (self.tree_view, self.blocks, self.table, self.node, self.metrics, self.log_view):
+        for pane in (
+            self.tree_view,
+            self.blocks,
+            self.table,
+            self.node,
+            self.metrics,
+            self.queue,
+            self.log_view,
+        ):
             pane.show(mirror, session)
         self._say_kind(mirror)
         self._sample(mirror.totals.output_tokens, bool(mirror.rows))

@@ -36,6 +36,7 @@ PANES = {
     "table": "Table",
     "node": "Node",
     "metrics": "Metrics",
+    "queue": "Queue",
     "events": "Events",
 }
 """Pane id → its tab, in the order of f6."""

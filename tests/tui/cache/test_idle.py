@@ -17,13 +17,14 @@ from chatkv.tui.cache.events_view import EventsView
 from chatkv.tui.cache.inspector import Inspector
 from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.metrics import MetricsView
+from chatkv.tui.cache.queue_view import QueueView
 from chatkv.tui.cache.radix_tree import RadixTreeView
 from chatkv.tui.cache.status import StatusLine, StatusValues
 from tests.tui.cache.host import Host
 from tests.tui.cache.stories import Story, figure
 
-Pane = RadixTreeView | BlockMapView | BlockTableView | Inspector | MetricsView | EventsView
-PANES = [RadixTreeView, BlockMapView, BlockTableView, Inspector, MetricsView, EventsView]
+Pane = RadixTreeView | BlockMapView | BlockTableView | Inspector | MetricsView | QueueView | EventsView
+PANES = [RadixTreeView, BlockMapView, BlockTableView, Inspector, MetricsView, QueueView, EventsView]
 
 
 class WatchedMirror(Mirror):
@@ -96,7 +97,7 @@ async def test_the_same_picture_again_costs_nothing(kind: type[Pane], refreshed:
         assert mirror.reads == 0
 
 
-@pytest.mark.parametrize("kind", [BlockMapView, BlockTableView, Inspector])
+@pytest.mark.parametrize("kind", [BlockMapView, BlockTableView, Inspector, QueueView])
 async def test_an_event_that_changes_nothing_seen_draws_nothing(
     kind: type[Pane], refreshed: Counter[str]
 ) -> None:
@@ -131,7 +132,7 @@ async def test_lines_are_drawn_when_they_change(refreshed: Counter[str]) -> None
 async def test_left_alone_nothing_is_drawn(refreshed: Counter[str]) -> None:
     story = figure()
     tree, blocks, table = RadixTreeView(), BlockMapView(), BlockTableView()
-    panes: list[Pane] = [tree, blocks, table, Inspector(), MetricsView(), EventsView()]
+    panes: list[Pane] = [tree, blocks, table, Inspector(), MetricsView(), QueueView(), EventsView()]
     async with Host(*panes).run_test(size=(100, 60)) as pilot:
         for view in panes:
             view.show(story.mirror, "rust")
