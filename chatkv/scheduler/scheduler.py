@@ -141,9 +141,9 @@ class Scheduler:
         """``child`` has the prompt that ``parent`` has just computed: it runs at once on the same blocks.
 
         The copies are to be carried out before the next forward. None, with nothing changed, where there
-        is no room: ``add`` it instead.
+        is no room, or where someone is due before it: ``add`` it instead.
         """
-        if len(self.running) >= self.max_running:
+        if len(self.running) >= self.max_running or not self.waiting.may_pass(child):
             return None
         copies = self.cache.fork(parent.id, child.id)
         if copies is None:
@@ -155,6 +155,7 @@ class Scheduler:
             prompt_tokens=child.prompt_tokens,
             max_tokens=child.max_tokens,
         )
+        self.waiting.passed_by(child)
         insort(self.running, child, key=lambda r: r.id)
         child.arrived = parent.arrived
         child.state = State.RUNNING

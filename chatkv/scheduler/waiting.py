@@ -81,6 +81,14 @@ class WaitingQueue:
         """``request`` was admitted, past all who came before it and wait."""
         self.remove(request)
         self._order = [w for w in self._order if w.request is not request]
+        self.passed_by(request)
+
+    def may_pass(self, request: Request) -> bool:
+        """Whether ``request``, which does not wait, may run now: nobody who came before it is due."""
+        return not self._due or request.id < self._due[0].id
+
+    def passed_by(self, request: Request) -> None:
+        """``request`` runs: all who came before it and wait were overtaken once more."""
         for other in self._requests:
             if other.id > request.id:
                 break

@@ -172,3 +172,24 @@ def test_s5_the_bound_holds_whatever_comes(
     assert all(r.state is State.FINISHED for r in requests)
     assert all(r.overtaken == watch.count[r.id] for r in requests)
     assert scheduler.cache.protected == 0
+
+
+def test_further_answers_to_a_prompt_overtake_too_and_wait_when_someone_is_due() -> None:
+    watch = Watch()
+    cache = make_cache("radix", 40, 4, log=EventLog(watch))
+    scheduler = Scheduler(cache, policy="lpm", max_overtaken=2, max_batch_tokens=64, max_running=8)
+    scheduler.add(request(1, 100, first=2000))
+    finish_step(scheduler, scheduler.plan())
+    finish_step(scheduler, scheduler.plan())
+    cold, parent = request(2, 70, first=1000, max_tokens=1), asking(3, HOT, [1], max_tokens=3)
+    warm(scheduler.cache, HOT, 0)
+    for r in (cold, parent):
+        scheduler.add(r)
+    finish_step(scheduler, scheduler.plan())
+    assert parent.state is State.RUNNING
+    assert cold.overtaken == 1
+    children = [asking(id, HOT, [1], max_tokens=3) for id in (4, 5)]
+    assert scheduler.fork(parent, children[0]) is not None
+    assert cold.overtaken == watch.count[2] == 2
+    assert scheduler.fork(parent, children[1]) is None, "the cold one is due"
+    assert children[1].state is State.WAITING
