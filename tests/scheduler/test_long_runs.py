@@ -56,11 +56,11 @@ def long_run(policy: str, cache: str, requests: int, seed: int) -> int:
         max_running=8,
     )
     id = over = most_overtaken = 0
-    start = 0
+    start: int | None = None
     live: dict[int, Request] = {}
     steps = 0
     while id < requests or live:
-        if id >= requests // 2 and not start:
+        if id >= requests // 2 and start is None:
             gc.collect()
             start = tracemalloc.get_traced_memory()[0]
         while id < requests and len(live) < 24:
@@ -79,6 +79,7 @@ def long_run(policy: str, cache: str, requests: int, seed: int) -> int:
             most_overtaken = max(most_overtaken, done.overtaken)
         assert steps < 40 * requests + 1000
     gc.collect()
+    assert start is not None
     left = tracemalloc.get_traced_memory()[0] - start
     assert over == requests
     assert most_overtaken <= 8
