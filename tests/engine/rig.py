@@ -82,12 +82,13 @@ class Rig:
         strict: bool = False,
         verify: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        **scheduling: Any,
     ) -> None:
         self.outbox = Outbox()
         self.cache = CACHES[cache](
             num_blocks, block_size, strict=strict, log=EventLog(self.outbox.events.append)
         )
-        scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens)
+        scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens, **scheduling)
         runner = Runner(decoder, TorchBackend(), num_blocks, block_size)
         self.core = EngineCore(
             self.cache,
