@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from chatkv.engine.generation import Generation, siblings
-from chatkv.engine.messages import ContextNear, GenerateRequest
+from chatkv.engine.messages import MAX_ANSWERS, ContextNear, GenerateRequest
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.reports import report, turn_down
 from chatkv.engine.runner import Runner
-from chatkv.engine.sampling import check_answers, check_sampling
+from chatkv.engine.sampling import check_sampling
 from chatkv.engine.stats import Counts, EngineStats, Meter
 from chatkv.engine.verifier import Verifier
 from chatkv.engine.verify import Answer
@@ -96,14 +96,14 @@ class EngineCore:
         """
         sampling, prompt = generate.sampling, []
         try:
-            problem = check_answers(generate.n) or check_sampling(sampling)
+            problem = _check_answers(generate.n) or check_sampling(sampling)
             prompt = [] if problem else self.codec.encode_chat(generate.turns)
         except ChatkvError as error:
             problem = str(error)
         except Exception as error:
             logger.exception("request %d could not be tokenised", id)
             problem = f"this prompt could not be tokenised: {type(error).__name__}: {error}"
-        ids = range(id, id + max(generate.n, 1))
+        ids = range(id, id + generate.answers)
         if problem:
             self._turn_down(ids, generate.session, "error", problem)
             return
@@ -307,3 +307,7 @@ class EngineCore:
         )
         self.cache.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
         return reason
+
+
+def _check_answers(n: int) -> str | None:
+    return None if 1 <= n <= MAX_ANSWERS else f"n must be 1 to {MAX_ANSWERS} answers, got {n}"

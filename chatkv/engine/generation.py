@@ -59,7 +59,9 @@ class Generation:
         self._splitter = codec.splitter()
         self._stops = StopStrings(sampling.stop)
         self._raw: list[str] = []
-        """Of each sampled token: the text that came with it."""
+        """Of each sampled token: the text that came with it …"""
+        self._whole: list[bool] = []
+        """… and whether that text ends where the token does."""
         self._rest = ""
         self._thinking: list[str] = []
         self._text: list[str] = []
@@ -88,6 +90,7 @@ class Generation:
         """``token`` was drawn; ``end``: it ends the answer and has no text."""
         raw = "" if end else self._detokenizer.push(token)
         self._raw.append(raw)
+        self._whole.append(not self._detokenizer.pending)
         thinking, text = self._splitter.push(raw)
         return self._delta(thinking, self._stops.push(text), (token,), tuple(self._logprobs[-1:]))
 
@@ -133,15 +136,14 @@ class Generation:
             return tuple(ids)
         raw = "".join(self._raw) + self._rest
         cut = len(raw) - self._stops.cut
-        kept = end = 0
-        whole = 0
-        for index, text in enumerate(self._raw):
+        kept = spelled = end = 0
+        for index, (text, whole) in enumerate(zip(self._raw, self._whole, strict=True)):
             end += len(text)
             if end > cut:
                 break
-            if text:  # a token without text may be the beginning of a character that was cut
-                kept, whole = index + 1, end
-        return tuple(ids[:kept] + self._codec.encode_later(raw[whole:cut]))
+            if whole:
+                kept, spelled = index + 1, end
+        return tuple(ids[:kept] + self._codec.encode_later(raw[spelled:cut]))
 
     def _delta(
         self, thinking: str, text: str, ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...]

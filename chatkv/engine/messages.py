@@ -14,6 +14,7 @@ from chatkv.engine.stats import EngineStats
 from chatkv.kvcache.events import Event
 
 __all__ = [
+    "MAX_ANSWERS",
     "Batch",
     "Candidate",
     "ContextNear",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 Role = Literal["system", "user", "assistant"]
+
+MAX_ANSWERS = 16
+"""The most answers one ``GenerateRequest`` may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class GenerateRequest:
 
     ``n`` answers are n requests over one prompt, whose blocks they share: ``Engine.submit`` returns the
     first one's id, the others have the ids that follow it. Each has its own deltas and its own
-    ``Finished``, can be stopped alone, and draws with its own seed (``seed``, ``seed + 1`` …).
+    ``Finished``, can be stopped alone, and draws with its own seed (``seed``, ``seed + 1`` …). An ``n``
+    that is not 1 … ``MAX_ANSWERS`` ends that one id with ``error``.
     """
 
     session: str
@@ -93,6 +98,11 @@ class GenerateRequest:
     namespace: str = ""
     """Requests of different namespaces never share blocks."""
     n: int = 1
+
+    @property
+    def answers(self) -> int:
+        """How many ids it takes."""
+        return self.n if 1 <= self.n <= MAX_ANSWERS else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ FIRST_LOOK = 512
 """top_p sorts this many of the likeliest first; they nearly always hold its mass, and all takes long."""
 MAX_STOPS, MAX_STOP_CHARS = 16, 256
 MAX_LOGPROBS = 20
-MAX_ANSWERS = 16
 _NEVER = float("-inf")
 
 
@@ -163,11 +162,4 @@ def check_sampling(sampling: Sampling) -> str | None:
         return f"stop takes at most {MAX_STOPS} texts, got {len(s.stop)}"
     if any(not 0 < len(text) <= MAX_STOP_CHARS for text in s.stop):
         return f"each stop text must have 1 to {MAX_STOP_CHARS} characters"
-    return None
-
-
-def check_answers(n: int) -> str | None:
-    """One line where ``n`` answers to one prompt can't be had, else None."""
-    if not 1 <= n <= MAX_ANSWERS:
-        return f"n must be 1 to {MAX_ANSWERS} answers, got {n}"
     return None

@@ -60,7 +60,7 @@ class Engine:
         """
         queued = time.perf_counter()
         with self._lock:
-            ids = [next(self._ids) for _ in range(max(request.n, 1))]
+            ids = [next(self._ids) for _ in range(request.answers)]
             if self._failed is None:
                 self._open.update(dict.fromkeys(ids, request))
                 self._commands.put(lambda core: core.add(ids[0], request, queued))

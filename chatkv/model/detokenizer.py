@@ -89,6 +89,11 @@ class Detokenizer:
             return ""
         return self._take()
 
+    @property
+    def pending(self) -> bool:
+        """Whether the last id ended inside a character, or its text is not certain yet."""
+        return bool(self._pending or self._utf8.getstate()[0])
+
     def flush(self) -> str:
         """The rest: an incomplete character at the end becomes U+FFFD."""
         if self._bytes is not None:

@@ -161,7 +161,8 @@ class Codec:
                 if rest := text.lstrip("\n"):
                     return (*self.encode_later(rest), *answer[at:])
             return answer[at:]
-        splitter, text = self.splitter(), self.decode(answer)
+        splitter, detokenizer = self.splitter(), self.detokenizer()
+        text = "".join(map(detokenizer.push, answer)) + detokenizer.flush()
         parts = splitter.push(text), splitter.flush()
         said = "".join(part[1] for part in parts)
         return None if said == text else tuple(self.encode_later(said))

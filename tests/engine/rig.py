@@ -26,6 +26,8 @@ from chatkv.scheduler.scheduler import Scheduler
 
 
 class NumberDetokenizer:
+    pending = False
+
     def push(self, token: int) -> str:
         return f"{token} "
 

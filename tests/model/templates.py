@@ -86,6 +86,26 @@ and not(message.content.startswith('<tool_response>') and message.content.endswi
 {%- endif %}
 """
 
+OPENS_THINKING = """\
+{{- bos_token }}
+{%- for message in messages %}
+    {%- if message['role'] == 'system' %}
+        {{- message['content'] }}
+    {%- elif message['role'] == 'user' %}
+        {{- '<|im_start|>' + message['content'] }}
+    {%- else %}
+        {%- set content = message['content'] %}
+        {%- if '</think>' in content %}
+            {%- set content = content.split('</think>')[-1] %}
+        {%- endif %}
+        {{- '<|im_end|>' + content + '<|endoftext|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_end|><think>\\n' }}
+{%- endif %}
+"""
+
 MISTRAL = """\
 {%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
@@ -212,6 +232,14 @@ def make(family: str, folder: Path) -> Path:
         return write(folder, tokenizer, LLAMA3, "<|begin_of_text|>", "<|end_of_text|>")
     if family == "mistral":
         return write(folder, sentencepiece(["[INST]", "[/INST]"]), MISTRAL, "<s>", "</s>")
+    if family == "opens-thinking":  # as DeepSeek-R1's distilled models have it
+        tokenizer = byte_level(CHATML_SPECIAL, ["<think>", "</think>"])
+        return write(folder, tokenizer, OPENS_THINKING, "<|im_start|>", "<|endoftext|>")
+    if family == "special-thinking":  # the marks are special tokens, which have no text of their own
+        tokenizer = byte_level([*CHATML_SPECIAL, "<think>", "</think>"], [])
+        return write(folder, tokenizer, QWEN3, None, "<|im_end|>")
+    if family == "spelled-thinking":  # no marks at all: the tags are ordinary text
+        return write(folder, byte_level(CHATML_SPECIAL, []), QWEN3, None, "<|im_end|>")
     marks = ["<think>", "</think>", "<tool_response>", "</tool_response>"] if family == "qwen3" else []
     template = {"qwen2.5": QWEN25, "qwen3": QWEN3, "refuses-system": REFUSES_SYSTEM, "none": None}[family]
     bos = "<|endoftext|>" if family == "refuses-system" else None

@@ -58,11 +58,11 @@ CONFIGS: dict[str, tuple[type[transformers.PretrainedConfig], dict[str, Any]]] =
 }
 
 
-def reference(name: str, seed: int = 0) -> transformers.PreTrainedModel:
+def reference(name: str, seed: int = 0, **sizes: int) -> transformers.PreTrainedModel:
     """A random fp32 model whose biases and norms differ from their neutral start values too."""
     kind, changes = CONFIGS[name]
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(kind(**(SIZES | changes))).float().eval()
+    model = transformers.AutoModelForCausalLM.from_config(kind(**(SIZES | changes | sizes))).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
