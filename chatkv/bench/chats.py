@@ -6,13 +6,15 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chatkv.bench.workload import Script, Workload, scripts
 from chatkv.engine.config import EngineConfig
+from chatkv.engine.core import EngineCore
 from chatkv.engine.loading import load
-from chatkv.engine.messages import GenerateRequest, Sampling, Turn
+from chatkv.engine.messages import EngineStats, GenerateRequest, Sampling, Turn
 from chatkv.engine.outbox import Outbox
+from chatkv.engine.verifier import ANSWERS_KEPT
 from chatkv.insight.mirror import Mirror
 from chatkv.scheduler.events import StepDone
 
@@ -43,18 +45,31 @@ class ChatsResult:
     preemptions: int = 0
     peak_memory: int = 0
     ttft_s: list[float] = field(default_factory=list)
+    stats: EngineStats | None = None
+    """The engine's own figures at the end: percentiles, speeds apart, time saved."""
     failed: list[str] = field(default_factory=list)
+    verified_answers: int = 0
+    verified_tokens: int = 0
+    largest_difference: float = 0.0
+    """Of any logit with and without the cache; of answers that were verified."""
+    differing: list[str] = field(default_factory=list)
+    """One line for each answer whose greedy tokens differ."""
 
 
 def run_chats(
-    config: EngineConfig, workload: Workload, progress: Callable[[str, int, int], None]
+    config: EngineConfig,
+    workload: Workload,
+    sampling: Sampling,
+    progress: Callable[[str, int, int], None],
 ) -> ChatsResult:
     """All sessions talk at once, each asking its next question when its answer is there.
 
+    ``sampling``: its seed is the first request's, the next has the next one. Where ``config`` says
+    ``verify``, the answers are verified behind the measured part (the latest ones, see ``Verifier``).
     ``progress(stage, done, total)`` hears of every finished answer. Raises ChatkvError.
     """
     outbox = Outbox()
-    core, ready = load(config, outbox, lambda stage, _: progress(stage, 0, 0))
+    core, ready = load(replace(config, verify=False), outbox, lambda stage, _: progress(stage, 0, 0))
     result = ChatsResult(
         config.cache,
         ready.model,
@@ -65,7 +80,6 @@ def run_chats(
         ready.load_s,
     )
     mirror = Mirror()
-    sampling = Sampling(max_tokens=workload.answer_tokens, ignore_stop=True)
     talks: dict[str, tuple[Script, list[Turn]]] = {
         s.session: (s, [Turn("system", s.system)]) for s in scripts(workload)
     }
@@ -77,7 +91,8 @@ def run_chats(
         script, turns = talks[session]
         turns.append(Turn("user", script.turns[len(turns) // 2]))
         next_id += 1
-        core.add(next_id, GenerateRequest(session, tuple(turns), sampling), time.perf_counter())
+        own = sampling if sampling.seed is None else replace(sampling, seed=sampling.seed + next_id - 1)
+        core.add(next_id, GenerateRequest(session, tuple(turns), own), time.perf_counter())
 
     start = time.perf_counter()
     for session in talks:
@@ -113,8 +128,34 @@ def run_chats(
     result.evictions = mirror.totals.evictions
     result.evicted_blocks = mirror.totals.evicted_blocks
     result.preemptions = mirror.totals.preempted
+    result.stats = core.stats
     result.peak_memory = peak_memory()
+    if config.verify:
+        _verify(core, outbox, range(max(1, next_id - ANSWERS_KEPT + 1), next_id + 1), result, progress)
     return result
+
+
+def _verify(
+    core: EngineCore,
+    outbox: Outbox,
+    ids: range,
+    result: ChatsResult,
+    progress: Callable[[str, int, int], None],
+) -> None:
+    for id in ids:
+        core.verify(id)
+    done = 0
+    while core.has_work:
+        core.step()
+        batch = outbox.drain()
+        for found in batch.verified if batch is not None else ():
+            done += 1
+            progress("verified", done, len(ids))
+            result.verified_answers += found.positions > 0
+            result.verified_tokens += found.positions
+            result.largest_difference = max(result.largest_difference, found.max_difference)
+            if found.differing is not None or not found.positions:
+                result.differing.append(found.message)
 
 
 def peak_memory() -> int:

@@ -14,12 +14,27 @@ Run = dict[str, Any]
 def figures(run: Run) -> dict[str, float]:
     """What one run comes to, by the name of the row."""
     prompt = run["prompt_tokens"] or 1
+    stats = run["stats"]
+    verified = (
+        {
+            "verified tokens": run["verified_tokens"],
+            "answers that differ": len(run["differing"]),
+            "largest difference of a logit": run["largest_difference"],
+        }
+        if run["verified_answers"] or run["differing"]
+        else {}
+    )
     return {
         "wall time, s": run["wall_s"],
         "output tok/s": run["output_tokens"] / run["wall_s"],
         "prompt + output tok/s": (run["prompt_tokens"] + run["output_tokens"]) / run["wall_s"],
         "TTFT p50, ms": 1000 * percentile(run["ttft_s"], 0.5),
         "TTFT p95, ms": 1000 * percentile(run["ttft_s"], 0.95),
+        "inter-token p50, ms": 1000 * (stats["inter_token_s"]["p50"] or 0),
+        "inter-token p99, ms": 1000 * (stats["inter_token_s"]["p99"] or 0),
+        "prefill tok/s": stats["prefill_tps"] or 0,
+        "decode tok/s": stats["decode_tps"] or 0,
+        "saved by reuse (estimate), s": stats["saved_s"] or 0,
         "prompt tokens": run["prompt_tokens"],
         "reused tokens": run["reused_tokens"],
         "of them copied": run["copied_tokens"],
@@ -34,6 +49,7 @@ def figures(run: Run) -> dict[str, float]:
         else 0.0,
         "peak memory, MiB": run["peak_memory"] / (1 << 20),
         "load, s": run["load_s"],
+        **verified,
     }
 
 
@@ -53,4 +69,6 @@ def show(value: float) -> str:
     """A figure with as many decimals as it bears."""
     if value == int(value):
         return f"{int(value):,}"
+    if value < 0.01:
+        return f"{value:.2g}"
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}"

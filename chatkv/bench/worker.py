@@ -1,7 +1,8 @@
 """One measured run in a process of its own, so that its peak memory is its own.
 
-``python -m chatkv.bench.worker`` reads a JSON object ``{"config": …, "workload": …}`` from stdin and
-writes JSON lines: ``{"progress": [stage, done, total]}`` …, then ``{"result": …}`` or ``{"error": line}``.
+``python -m chatkv.bench.worker`` reads a JSON object with ``config``, ``workload`` and ``sampling`` from
+stdin and writes JSON lines: ``{"progress": [stage, done, total]}`` …, then ``{"result": …}`` or
+``{"error": line}``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from dataclasses import asdict
 
 from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import Sampling
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
 
 
 def run_apart(
-    config: EngineConfig, workload: Workload, progress: Callable[[str, int, int], None]
+    config: EngineConfig,
+    workload: Workload,
+    sampling: Sampling,
+    progress: Callable[[str, int, int], None],
 ) -> dict[str, object]:
     """Run ``chats.run_chats`` in a new process; its result as a dict. Raises ChatkvError."""
     process = subprocess.Popen(
@@ -33,7 +38,12 @@ def run_apart(
     assert process.stdout is not None
     with process:
         try:
-            process.stdin.write(json.dumps({"config": asdict(config), "workload": asdict(workload)}))
+            asked = {
+                "config": asdict(config),
+                "workload": asdict(workload),
+                "sampling": asdict(sampling),
+            }
+            process.stdin.write(json.dumps(asked))
             process.stdin.close()
             for line in process.stdout:
                 message = json.loads(line)
@@ -63,6 +73,7 @@ def main() -> None:
         result = run_chats(
             EngineConfig(**asked["config"]),
             Workload(**asked["workload"]),
+            Sampling(**asked["sampling"]),
             lambda stage, done, total: tell(progress=[stage, done, total]),
         )
     except ChatkvError as error:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from chatkv.bench.workload import Workload
+from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
@@ -37,7 +38,7 @@ def chats(
     system_words: Annotated[int, typer.Option(min=1, help="Words in a system prompt.")] = _LOAD.system_words,
     user_words: Annotated[int, typer.Option(min=1, help="Words in a question.")] = _LOAD.user_words,
     answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = _LOAD.answer_tokens,
-    seed: Annotated[int, typer.Option(min=0, help="Of the words.")] = _LOAD.seed,
+    seed: Annotated[int, typer.Option(min=0, help="Of the words, and of what is sampled.")] = _LOAD.seed,
     dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
@@ -48,6 +49,15 @@ def chats(
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
     ] = None,
+    temperature: options.Temperature = 0.0,
+    top_p: options.TopP = 1.0,
+    top_k: options.TopK = 0,
+    min_p: options.MinP = 0.0,
+    repetition_penalty: options.RepetitionPenalty = 1.0,
+    presence_penalty: options.PresencePenalty = 0.0,
+    frequency_penalty: options.FrequencyPenalty = 0.0,
+    stop: options.Stop = None,
+    verify: options.Verify = False,
 ) -> None:
     """Run a seeded workload of chats through the engine: tok/s, TTFT, reuse, evictions, memory.
 
@@ -76,9 +86,23 @@ def chats(
             cache=name,
             strict=strict_blocks,
             threads=threads,
+            verify=verify,
         ).validate()
         for name in names
     }
+    sampling = options.checked(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        stop=stop,
+        max_tokens=answer_tokens,
+        seed=seed,
+        ignore_stop=True,
+    )
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with progress_bar() as advance:
         for index in range(rounds):
@@ -88,11 +112,12 @@ def chats(
                     run_apart(
                         configs[name],
                         workload,
+                        sampling,
                         lambda stage, done, total, label=label: advance(f"{label} · {stage}", done, total),  # type: ignore[misc]
                     )
                 )
     if json_out is not None:
-        write_json(json_out, {"workload": asdict(workload), "runs": runs})
+        write_json(json_out, {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs})
     if json_out is None or str(json_out) != "-":
         middle = {name: medians(runs[name]) for name in names}
         print_table(
@@ -105,6 +130,9 @@ def chats(
     for name in names:
         for line in sorted({message for run in runs[name] for message in run["failed"]}):
             typer.echo(f"{name}: a request ended early: {line}", err=True)
+        for run in runs[name]:
+            for line in run["differing"]:
+                typer.echo(f"{name}: {line}", err=True)
 
 
 def _cell(value: float, ends: tuple[float, float], show: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli import sampling as options
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
@@ -22,7 +23,6 @@ from chatkv.scheduler.names import ADMISSIONS, POLICIES
 _DEFAULT = EngineConfig()
 _MEMORY = "Memory"
 _QUEUE = "Queue"
-_SAMPLING = "Sampling"
 
 
 def run(
@@ -104,33 +104,20 @@ def run(
             rich_help_panel=_QUEUE,
         ),
     ] = _DEFAULT.admission,
-    temperature: Annotated[
-        float,
-        typer.Option(min=0.0, max=100.0, help="0: always the likeliest token.", rich_help_panel=_SAMPLING),
-    ] = 0.0,
-    top_p: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=1.0, help="Sample from this share of the probability.", rich_help_panel=_SAMPLING
-        ),
-    ] = 1.0,
-    top_k: Annotated[
-        int,
-        typer.Option(min=0, help="Sample from this many tokens; 0: from all.", rich_help_panel=_SAMPLING),
-    ] = 0,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens an answer may have.", rich_help_panel=_SAMPLING)
-    ] = 512,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=2**63 - 1, help="For the same answers every time.", rich_help_panel=_SAMPLING
-        ),
-    ] = None,
+    temperature: options.Temperature = 0.0,
+    top_p: options.TopP = 1.0,
+    top_k: options.TopK = 0,
+    min_p: options.MinP = 0.0,
+    repetition_penalty: options.RepetitionPenalty = 1.0,
+    presence_penalty: options.PresencePenalty = 0.0,
+    frequency_penalty: options.FrequencyPenalty = 0.0,
+    stop: options.Stop = None,
+    max_tokens: options.MaxTokens = 512,
+    seed: options.Seed = None,
+    verify: options.Verify = False,
 ) -> None:
     """Open the chat, with the radix tree and the block table beside it."""
     from chatkv.chat.store import SessionStore
-    from chatkv.engine.messages import Sampling
     from chatkv.paths import data_dir
 
     config = EngineConfig(
@@ -149,10 +136,20 @@ def run(
         max_overtaken=max_overtaken,
         admission=admission,
         threads=threads,
+        verify=verify,
     ).validate()
-    # NaN is neither below the least nor above the most.
-    if temperature != temperature or not top_p > 0:
-        raise UsageError("--temperature must be a number, and --top-p above 0 and at most 1")
+    sampling = options.checked(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        stop=stop,
+        max_tokens=max_tokens,
+        seed=seed,
+    )
     check_model(model)
     _check_theme(theme)
     if not _is_terminal():
@@ -165,7 +162,6 @@ def run(
     _log_to_file()
     from chatkv.tui.app import run as open_chat
 
-    sampling = Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens, seed=seed)
     raise typer.Exit(open_chat(config, sampling, folder, theme))
 
 

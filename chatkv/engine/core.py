@@ -20,7 +20,7 @@ from chatkv.engine.messages import MAX_ANSWERS, ContextNear, GenerateRequest
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.reports import report, turn_down
 from chatkv.engine.runner import Runner
-from chatkv.engine.sampling import check_sampling
+from chatkv.engine.sampling_check import check_sampling
 from chatkv.engine.stats import Counts, EngineStats, Meter
 from chatkv.engine.verifier import Verifier
 from chatkv.engine.verify import Answer

@@ -14,6 +14,7 @@ from chatkv.bench.report import medians, percentile, show
 from chatkv.bench.workload import Workload, scripts
 from chatkv.cli.outcome import invoke
 from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import Sampling
 from chatkv.errors import UsageError
 
 
@@ -41,6 +42,7 @@ def test_percentiles_and_figures() -> None:
     assert [percentile(hundred, share) for share in (0.95, 0.07, 0.0, 1.0)] == [95, 7, 1, 100]
     assert show(1234.0) == "1,234"
     assert show(1.239) == "1.24"
+    assert show(0.000123) == "0.00012"
 
 
 def test_whatever_ends_a_measured_run_comes_back_as_one_line(
@@ -50,7 +52,11 @@ def test_whatever_ends_a_measured_run_comes_back_as_one_line(
         raise RuntimeError("no memory\n  at 0x1")
 
     monkeypatch.setattr("chatkv.bench.chats.run_chats", fail)
-    asked = {"config": asdict(EngineConfig()), "workload": asdict(Workload())}
+    asked = {
+        "config": asdict(EngineConfig()),
+        "workload": asdict(Workload()),
+        "sampling": asdict(Sampling()),
+    }
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asked)))
     worker.main()
     assert json.loads(capsys.readouterr().out) == {

@@ -39,7 +39,9 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
     line = (
         f"run --model a/b --sessions {tmp_path}/s --theme chatkv-light --block-size 1 --kv-memory 1MiB "
         "--max-context 9 --max-batch-tokens 8 --dtype fp32 --cache none --strict-blocks --threads 2 "
-        "--temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0"
+        "--temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0 --min-p 0.1 "
+        "--repetition-penalty 1.2 --presence-penalty 0.3 --frequency-penalty -0.4 "
+        "--stop END --stop . --verify"
     )
     assert invoke(line.split()) == 7
     config = EngineConfig(
@@ -52,8 +54,20 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
         cache="none",
         strict=True,
         threads=2,
+        verify=True,
     )
-    sampling = Sampling(temperature=0.5, top_p=0.9, top_k=3, max_tokens=4, seed=0)
+    sampling = Sampling(
+        temperature=0.5,
+        top_p=0.9,
+        top_k=3,
+        max_tokens=4,
+        seed=0,
+        min_p=0.1,
+        repetition_penalty=1.2,
+        presence_penalty=0.3,
+        frequency_penalty=-0.4,
+        stop=("END", "."),
+    )
     assert opened == [(config, sampling, tmp_path / "s", "chatkv-light")]
 
 
@@ -73,5 +87,34 @@ def test_more_blocks_than_any_machine_holds_are_refused(
     assert invoke([*command, "--num-blocks", str(10**13)]) == 2
     error = capsys.readouterr().err
     assert "--num-blocks" in error
+    assert error.count("\n") == 1
+    assert opened == []
+
+
+@pytest.mark.parametrize("command", [["run"], ["bench"]])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--temperature", "nan"),
+        ("--temperature", "-1"),
+        ("--top-p", "0"),
+        ("--top-k", "-1"),
+        ("--min-p", "1.5"),
+        ("--repetition-penalty", "0"),
+        ("--presence-penalty", "inf"),
+        ("--frequency-penalty", "-11"),
+        ("--stop", ""),
+    ],
+)
+def test_sampling_that_can_not_work_is_one_line(
+    opened: list[tuple[Any, ...]],
+    command: list[str],
+    option: str,
+    value: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert invoke([*command, option, value]) == 2
+    error = capsys.readouterr().err
+    assert option in error
     assert error.count("\n") == 1
     assert opened == []

@@ -16,7 +16,8 @@ from transformers.generation.logits_process import (
 )
 
 from chatkv.engine.messages import Sampling
-from chatkv.engine.sampling import FIRST_LOOK, Sampler, check_sampling
+from chatkv.engine.sampling import FIRST_LOOK, Sampler
+from chatkv.engine.sampling_check import check_sampling
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig
 
