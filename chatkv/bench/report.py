@@ -72,3 +72,8 @@ def show(value: float) -> str:
     if value < 0.01:
         return f"{value:.2g}"
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
+
+
+def cell(middle: float, low: float, high: float) -> str:
+    """A median, and least and most where they differ."""
+    return show(middle) if low == high else f"{show(middle)} ({show(low)}–{show(high)})"

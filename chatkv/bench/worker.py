@@ -1,8 +1,8 @@
 """One measured run in a process of its own, so that its peak memory is its own.
 
-``python -m chatkv.bench.worker`` reads a JSON object with ``config``, ``workload`` and ``sampling`` from
-stdin and writes JSON lines: ``{"progress": [stage, done, total]}`` …, then ``{"result": …}`` or
-``{"error": line}``.
+``python -m chatkv.bench.worker`` reads a JSON object with ``kind``, ``config``, ``workload`` and
+``sampling`` from stdin and writes JSON lines: ``{"progress": [stage, done, total]}`` …, then
+``{"result": …}`` or ``{"error": line}``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 
+from chatkv.bench.hot_cold import HotCold
 from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
@@ -22,11 +23,11 @@ from chatkv.text import one_line
 
 def run_apart(
     config: EngineConfig,
-    workload: Workload,
+    workload: Workload | HotCold,
     sampling: Sampling,
     progress: Callable[[str, int, int], None],
 ) -> dict[str, object]:
-    """Run ``chats.run_chats`` in a new process; its result as a dict. Raises ChatkvError."""
+    """Run ``workload`` in a new process; its result as a dict. Raises ChatkvError."""
     process = subprocess.Popen(
         [sys.executable, "-m", "chatkv.bench.worker"],
         stdin=subprocess.PIPE,
@@ -39,6 +40,7 @@ def run_apart(
     with process:
         try:
             asked = {
+                "kind": type(workload).__name__,
                 "config": asdict(config),
                 "workload": asdict(workload),
                 "sampling": asdict(sampling),
@@ -67,15 +69,18 @@ def main() -> None:
     def tell(**message: object) -> None:
         print(json.dumps(message), flush=True)
 
-    try:
-        from chatkv.bench.chats import run_chats
+    def progress(stage: str, done: int, total: int) -> None:
+        tell(progress=[stage, done, total])
 
-        result = run_chats(
-            EngineConfig(**asked["config"]),
-            Workload(**asked["workload"]),
-            Sampling(**asked["sampling"]),
-            lambda stage, done, total: tell(progress=[stage, done, total]),
-        )
+    try:
+        from chatkv.bench import chats, hot_cold
+
+        config, sampling = EngineConfig(**asked["config"]), Sampling(**asked["sampling"])
+        result: chats.ChatsResult | hot_cold.HotColdResult
+        if asked["kind"] == "HotCold":
+            result = hot_cold.run_hot_cold(config, HotCold(**asked["workload"]), sampling, progress)
+        else:
+            result = chats.run_chats(config, Workload(**asked["workload"]), sampling, progress)
     except ChatkvError as error:
         tell(error=str(error))
     except Exception as error:

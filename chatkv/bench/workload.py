@@ -45,19 +45,21 @@ class Script:
     turns: tuple[str, ...]
 
 
+def random_words(rng: random.Random, n: int) -> str:
+    """``n`` plain words."""
+    return " ".join(rng.choice(_WORDS) for _ in range(n))
+
+
 def scripts(workload: Workload) -> list[Script]:
     """The sessions of a workload; the same for the same seed."""
     rng = random.Random(workload.seed)
 
-    def words(n: int) -> str:
-        return " ".join(rng.choice(_WORDS) for _ in range(n))
-
-    systems = [words(workload.system_words) for _ in range(workload.groups)]
+    systems = [random_words(rng, workload.system_words) for _ in range(workload.groups)]
     return [
         Script(
             f"s{index}",
             systems[index % workload.groups],
-            tuple(words(workload.user_words) for _ in range(workload.turns)),
+            tuple(random_words(rng, workload.user_words) for _ in range(workload.turns)),
         )
         for index in range(workload.sessions)
     ]

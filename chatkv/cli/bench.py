@@ -11,12 +11,14 @@ import typer
 from chatkv.bench.workload import Workload
 from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
+from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
+from chatkv.scheduler.names import ADMISSIONS, POLICIES
 
 _DEFAULT = EngineConfig()
 _LOAD = Workload()
@@ -45,6 +47,10 @@ def chats(
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
     num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
     max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    policy: Annotated[str, typer.Option(metavar="|".join(POLICIES))] = _DEFAULT.policy,
+    max_overtaken: Annotated[int, typer.Option(min=0)] = _DEFAULT.max_overtaken,
+    admission: Annotated[str, typer.Option(metavar="|".join(ADMISSIONS))] = _DEFAULT.admission,
+    max_running: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_running,
     strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
@@ -65,7 +71,7 @@ def chats(
     """
     if context.invoked_subcommand is not None:
         return
-    from chatkv.bench.report import medians, show, spread
+    from chatkv.bench.report import cell, medians, spread
     from chatkv.bench.worker import run_apart
 
     names = [name.strip() for name in cache.split(",")]
@@ -84,6 +90,10 @@ def chats(
             max_batch_tokens=max_batch_tokens,
             dtype=dtype,
             cache=name,
+            policy=policy,
+            max_overtaken=max_overtaken,
+            admission=admission,
+            max_running=max_running,
             strict=strict_blocks,
             threads=threads,
             verify=verify,
@@ -123,7 +133,7 @@ def chats(
         print_table(
             ["median of " + str(rounds), *(">" + name for name in names)],
             [
-                [row, *(_cell(middle[name][row], spread(runs[name], row), show) for name in names)]
+                [row, *(cell(middle[name][row], *spread(runs[name], row)) for name in names)]
                 for row in middle[names[0]]
             ],
         )
@@ -135,10 +145,6 @@ def chats(
                 typer.echo(f"{name}: {line}", err=True)
 
 
-def _cell(value: float, ends: tuple[float, float], show: Any) -> str:
-    low, high = ends
-    return show(value) if low == high else f"{show(value)} ({show(low)}–{show(high)})"
-
-
 bench.command()(trace)
 bench.command("cache")(bench_cache)
+bench.command()(queue)

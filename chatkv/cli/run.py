@@ -82,6 +82,9 @@ def run(
     strict_blocks: Annotated[
         bool, typer.Option("--strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY)
     ] = False,
+    max_running: Annotated[
+        int, typer.Option(min=1, help="Requests that run at once.", rich_help_panel=_QUEUE)
+    ] = _DEFAULT.max_running,
     policy: Annotated[
         str,
         typer.Option(
@@ -132,6 +135,7 @@ def run(
         strict=strict_blocks,
         eviction=eviction,
         evict_grain=evict_grain,
+        max_running=max_running,
         policy=policy,
         max_overtaken=max_overtaken,
         admission=admission,

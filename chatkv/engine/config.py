@@ -40,6 +40,8 @@ class EngineConfig:
     """Which evictable leaf goes first."""
     evict_grain: str = "node"
     """``node``: whole nodes; ``block``: block by block from a leaf's end. It changes hit rates."""
+    max_running: int = 64
+    """Requests that run at once; the others wait."""
     policy: str = "fcfs"
     """In what order waiting requests are admitted."""
     max_overtaken: int = MAX_OVERTAKEN
@@ -63,6 +65,7 @@ class EngineConfig:
             ("--num-blocks", self.num_blocks),
             ("--max-context", self.max_context),
             ("--max-batch-tokens", self.max_batch_tokens),
+            ("--max-running", self.max_running),
             ("--threads", self.threads),
         ):
             if value is not None and value < 1:

@@ -65,6 +65,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     scheduler = Scheduler(
         cache,
         max_batch_tokens=config.max_batch_tokens,
+        max_running=config.max_running,
         policy=config.policy,
         max_overtaken=config.max_overtaken,
         admission=config.admission,

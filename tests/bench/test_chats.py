@@ -53,6 +53,7 @@ def test_whatever_ends_a_measured_run_comes_back_as_one_line(
 
     monkeypatch.setattr("chatkv.bench.chats.run_chats", fail)
     asked = {
+        "kind": "Workload",
         "config": asdict(EngineConfig()),
         "workload": asdict(Workload()),
         "sampling": asdict(Sampling()),

@@ -1,0 +1,109 @@
+"""``chatkv bench queue``: what a queue policy gives hot requests and takes from cold ones."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chatkv.cli.models import check_model
+from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.sizes import MAX_BLOCKS
+from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.errors import UsageError
+from chatkv.scheduler.names import ADMISSIONS, MAX_OVERTAKEN, POLICIES, policy_label
+
+_DEFAULT = EngineConfig()
+
+
+def queue(
+    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = _DEFAULT.model,
+    policy: Annotated[
+        str, typer.Option(metavar=",".join(POLICIES), help="Which policies to compare, in turn.")
+    ] = "fcfs,lpm",
+    max_overtaken: Annotated[
+        str, typer.Option(metavar="N,…", help="Which bounds to compare; 0: no aging.")
+    ] = f"0,{MAX_OVERTAKEN}",
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each; medians are shown.")] = 1,
+    requests: Annotated[int, typer.Option(min=1, help="Prompts in all.")] = 300,
+    clients: Annotated[int, typer.Option(min=1, help="How many ask at once, each again and again.")] = 24,
+    cold_percent: Annotated[int, typer.Option(min=1, max=99, help="Prompts unlike any other.")] = 5,
+    groups: Annotated[int, typer.Option(min=1, help="Texts that hot prompts begin with.")] = 2,
+    prefix_words: Annotated[int, typer.Option(min=1, help="Words in such a text.")] = 150,
+    user_words: Annotated[int, typer.Option(min=1, help="Words after it.")] = 8,
+    answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Of the words.")] = 0,
+    max_running: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 8,
+    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    admission: Annotated[str, typer.Option(metavar="|".join(ADMISSIONS))] = _DEFAULT.admission,
+    cache: Annotated[str, typer.Option(metavar="|".join(CACHES))] = _DEFAULT.cache,
+    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
+    num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
+    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
+    ] = None,
+) -> None:
+    """Hot and cold prompts through the engine: time to the first token of each, and who was overtaken.
+
+    Policies and bounds alternate, each run in a process of its own.
+    """
+    from chatkv.bench.hot_cold import HotCold, figures, spread
+    from chatkv.bench.report import cell
+    from chatkv.bench.worker import run_apart
+    from chatkv.engine.messages import Sampling
+
+    workload = HotCold(
+        requests, clients, cold_percent, groups, prefix_words, user_words, answer_tokens, seed
+    ).validate()
+    configs: dict[str, EngineConfig] = {}
+    for name in (part.strip() for part in policy.split(",")):
+        for bound in _bounds(max_overtaken):
+            configs[policy_label(name, bound)] = EngineConfig(
+                model=model,
+                block_size=block_size,
+                num_blocks=num_blocks,
+                max_batch_tokens=max_batch_tokens,
+                max_running=max_running,
+                dtype=dtype,
+                cache=cache,
+                policy=name,
+                max_overtaken=bound,
+                admission=admission,
+                threads=threads,
+            ).validate()
+    check_model(model)
+    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in configs}
+    with progress_bar() as advance:
+        for index in range(rounds):
+            for label, config in configs.items():
+                head = f"{label} {index + 1}/{rounds}"
+                runs[label].append(
+                    run_apart(
+                        config,
+                        workload,
+                        Sampling(),
+                        lambda stage, done, total, head=head: advance(f"{head} · {stage}", done, total),  # type: ignore[misc]
+                    )
+                )
+    if json_out is not None:
+        write_json(json_out, {"workload": asdict(workload), "max_running": max_running, "runs": runs})
+    if json_out is None or str(json_out) != "-":
+        rows = figures(next(iter(runs.values()))[0])
+        print_table(
+            [f"median of {rounds}", *(f">{label}" for label in runs)],
+            [[row, *(cell(*spread(done, row)) for done in runs.values())] for row in rows],
+        )
+    for label, done in runs.items():
+        for line in sorted({message for run in done for message in run["failed"]}):
+            typer.echo(f"{label}: a request ended early: {line}", err=True)
+
+
+def _bounds(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        raise UsageError(f"--max-overtaken takes whole numbers separated by commas, not {text!r}")
+    return [int(part) for part in parts]
