@@ -11,7 +11,7 @@ from chatkv.scheduler import events as sched
 
 Names = Callable[[int], str]
 
-_ORDER = {
+ORDER = {
     "lru": "least recently used",
     "lfu": "least often used",
     "fifo": "oldest",
@@ -20,6 +20,7 @@ _ORDER = {
     "priority": "lowest priority",
     "slru": "least recently used of those used least",
 }
+"""Eviction strategies, as the kind of leaf that goes first."""
 
 
 def node_name(node: int) -> str:
@@ -99,7 +100,7 @@ def _trimmed(e: kv.NodeTrimmed, names: Names) -> str:
 
 
 def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
-    why = _ORDER.get(e.strategy, f"first by {e.strategy}")
+    why = ORDER.get(e.strategy, f"first by {e.strategy}")
     if e.leaves == 1:
         return "the only leaf nobody uses"
     return f"{why} of {e.leaves} leaves nobody uses" if e.leaves else why

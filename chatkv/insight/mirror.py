@@ -46,6 +46,7 @@ class Mirror(MirrorState):
         handler = _HANDLERS.get(type(event))
         if handler is None:
             return
+        self.history.add(event)
         try:
             handler(self, event)
         except (KeyError, IndexError, ValueError) as error:
@@ -93,6 +94,7 @@ class Mirror(MirrorState):
             event.request, event.session, event.namespace, self.block_size, event.prompt_tokens, event.resumed
         )
         self._book.opened(event)
+        self._ends.start(event.request, event.session)
 
     def _reused(self, event: kv.PrefixReused) -> None:
         row = self.rows[event.request]
@@ -105,6 +107,8 @@ class Mirror(MirrorState):
             node.sessions.add(row.session)
             self._marks.reuse(node, event.request)
             self._look(node)
+        if path:
+            self._ends.reach(event.request, path[-1].id)
         if not row.resumed:
             self._book.reused(event)
 
@@ -123,6 +127,7 @@ class Mirror(MirrorState):
             return
         node = self.nodes[event.node]
         self._use(node, event.seq)
+        node.copied_epoch = self.epoch
         # A node of which only a few tokens were copied was not reused as a node: it keeps its mark.
         if event.tokens == len(node.tokens):
             node.sessions.add(row.session)
@@ -152,6 +157,7 @@ class Mirror(MirrorState):
         self._session(node, event.request)
         self._marks.store(node, event.request)
         self._look(node)
+        self._ends.reach(event.request, node.id)
         self.structure_version += 1
 
     def _extended(self, event: kv.NodeExtended) -> None:
@@ -162,6 +168,7 @@ class Mirror(MirrorState):
         self._session(node, event.request)
         self._marks.store(node, event.request)
         self._look(node)
+        self._ends.reach(event.request, node.id)
         if self._ghosts.drop(-node.id):
             self.structure_version += 1
 
@@ -182,6 +189,7 @@ class Mirror(MirrorState):
 
     def _locked(self, event: kv.PathLocked) -> None:
         self._lock(event, 1)
+        self._ends.reach(event.request, event.node)
 
     def _unlocked(self, event: kv.PathUnlocked) -> None:
         self._lock(event, -1)
@@ -203,6 +211,7 @@ class Mirror(MirrorState):
         node, heir = self.nodes[event.node], self.nodes[event.heir]
         self.changed.update(node.children, (node.id, heir.id))
         self._tree.succeed(node, heir)
+        self._ends.replace(node.id, heir.id)
         self.structure_version += 1
 
     def _repointed(self, event: kv.RowRepointed) -> None:
@@ -219,7 +228,9 @@ class Mirror(MirrorState):
             self._ghosts.add_node(node, self._tree.path(node.id), event, self.epoch, self._wall)
         self._tree.remove(node)
         self._pins.discard(node.id)
+        self._ends.replace(node.id, node.parent)
         self.changed.discard(node.id)
+        self.departed.add(node.id)
         self.changed.add(node.parent)
         self.structure_version += 1
 
@@ -263,14 +274,17 @@ class Mirror(MirrorState):
             self._book.accounted(event)
 
     def _closed(self, event: kv.RequestClosed) -> None:
-        del self.rows[event.request]
+        row = self.rows.pop(event.request)
+        self._ends.close(event.request, row.session)
         self._look(*self._marks.close(event.request, self.nodes))
         self._book.closed(event)
 
     def _cleared(self, event: kv.CacheCleared) -> None:
+        self.departed.update(self.nodes.keys() - {kv.ROOT})
         self._tree = Tree(self.block_size, self.strict)
         self._blocks.clear()
         self._pins.clear()
+        self._ends.clear()
         self._ghosts = Ghosts()
         for row in self.rows.values():
             row.blocks, row.written = [], 0

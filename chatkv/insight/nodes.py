@@ -68,6 +68,8 @@ class Node:
     hits: int = 0
     """How often a request started with it (copied slots don't count)."""
     pinned: bool = False
+    copied_epoch: int = -1
+    """When slots of it were last copied."""
     mark: Mark = Mark.IDLE
     children: list[int] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.insight.blockmap import BlockMap
+from chatkv.insight.ends import Ends
 from chatkv.insight.ghosts import Ghosts
+from chatkv.insight.history import History
 from chatkv.insight.integrity import violations
 from chatkv.insight.marks import Marks
 from chatkv.insight.nodes import BlockState, Ghost, Node, Row
@@ -42,6 +44,7 @@ class MirrorState:
         self.epoch = 0
         self.rows: dict[int, Row] = {}
         self.changed: set[int] = {kv.ROOT}
+        self.departed: set[int] = set()
         self.structure_version += 1
         self._tree = Tree(event.block_size, event.strict)
         self._blocks = BlockMap(event.num_blocks)
@@ -49,6 +52,9 @@ class MirrorState:
         self._ghosts = Ghosts()
         self._book = RequestBook()
         self._pins: set[int] = set()
+        self._ends = Ends()
+        self._reached: tuple[tuple[int, int], frozenset[int]] = ((-1, -1), frozenset())
+        self.history = History()
         self._wall: float | None = None
 
     # What views read
@@ -112,6 +118,38 @@ class MirrorState:
         held = {node.id: node for pin in self._pins for node in self._tree.up(pin)}
         return sum(len(node.blocks) for node in held.values())
 
+    def end_of(self, session: str) -> int | None:
+        """The node where what ``session`` last computed ends (the root: nothing of it is left).
+
+        None where it ran nothing, or runs just now.
+        """
+        return self._ends.sessions.get(session)
+
+    def tip_of(self, session: str) -> int | None:
+        """The deepest node of the session's newest request, open or not; None where there is none."""
+        mine = [row.request for row in self.rows.values() if row.session == session]
+        tip = self._ends.open.get(max(mine), kv.ROOT) if mine else self.end_of(session)
+        return tip or None
+
+    def left_behind(self, node: Node) -> bool:
+        """No session's last request leads through it: an edited question, an answer that was dropped.
+
+        Nothing that anyone would send next starts with it. What no session ever used is not among them.
+        """
+        return bool(node.sessions) and node.id not in self._reached_nodes()
+
+    def _reached_nodes(self) -> frozenset[int]:
+        at = (self.structure_version, self._ends.version)
+        if self._reached[0] != at:
+            reached: set[int] = set()
+            for end in self._ends:
+                for node in self._tree.up(end):
+                    if node.id in reached:
+                        break
+                    reached.add(node.id)
+            self._reached = (at, frozenset(reached))
+        return self._reached[1]
+
     def block_state(self, block: int) -> BlockState:
         """What the block looks like; IndexError where there is no such block."""
         return BlockState(int(self._blocks.states[block]))
@@ -144,12 +182,18 @@ class MirrorState:
         taken, self.changed = self.changed, set()
         return taken
 
+    def take_departed(self) -> set[int]:
+        """Nodes that left the tree since the last call; ids that came and went in between are among them."""
+        taken, self.departed = self.departed, set()
+        return taken
+
     def copy(self) -> Self:
         """An independent copy: it stays as it is while this one goes on."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.gaps, twin.faults, twin.changed = self.gaps.copy(), self.faults.copy(), self.changed.copy()
-        twin._pins = self._pins.copy()
+        twin.gaps, twin.faults = self.gaps.copy(), self.faults.copy()
+        twin.changed, twin.departed = self.changed.copy(), self.departed.copy()
+        twin._pins, twin._ends, twin.history = self._pins.copy(), self._ends.copy(), self.history.copy()
         twin.rows = {request: row.copy() for request, row in self.rows.items()}
         twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
         twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()

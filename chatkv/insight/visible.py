@@ -53,7 +53,8 @@ def cut(text: str, limit: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     """``1 node``, ``2 nodes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    many = noun.removesuffix("f") + "ves" if noun.endswith("leaf") else noun + "s"
+    return f"{number} {noun if number == 1 else many}"
 
 
 def _width(char: str) -> int:

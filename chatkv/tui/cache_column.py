@@ -74,7 +74,9 @@ class CacheColumn(Vertical):
 
     def name_sessions(self, name: Callable[[str], str]) -> None:
         """``name``: the key the engine knows a session by → what people call it."""
-        self.node.session_name = self.queue.session_name = lambda key: one_line(name(key), 40)
+        self.node.session_name = self.queue.session_name = self.tree_view.session_name = lambda key: one_line(
+            name(key), 40
+        )
 
     def engine_ready(self, ready: Ready, decode: Decode) -> None:
         """Tokens can be read as text from now on."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chatkv.insight.mirror import Mirror
-from chatkv.kvcache import events as kv
 from chatkv.kvcache.events import Event
 from chatkv.scheduler import events as sched
 
@@ -29,8 +28,6 @@ class Feed:
         """Keys in ``Mirror.ghosts`` of those soon to go."""
         self._recent: list[Event] = []
         self._notices: list[str] = []
-        self._nodes: dict[int, int] = {}
-        self._ends: dict[str, int] = {}
         self._latest = 0
 
     @property
@@ -91,43 +88,12 @@ class Feed:
 
         A fork at its head reuses these.
         """
-        node = self._ends.get(session)
-        if node is None:
-            return None
-        nodes = self._live.nodes
-        # Leaves go first, so the tokens still there are those above the deepest node left.
-        ghost = self._live.ghosts.get(node)
-        path = (
-            self._live.path(node)
-            if node in nodes
-            else [n for n in (ghost.path if ghost else ()) if n in nodes]
-        )
-        return sum(len(nodes[n].tokens) for n in path)
+        end = self._live.end_of(session)
+        return None if end is None else sum(len(self._live.nodes[n].tokens) for n in self._live.path(end))
 
     def _fold(self, events: Sequence[Event], wall: float) -> None:
         self._live.apply_all(events, wall)
-        for event in events:
-            self._follow(event)
+        self._notices += [event.reason for event in events if isinstance(event, sched.PinRefused)]
         self._recent.extend(events)
         del self._recent[:-KEPT_RECENT]
         self.dirty = True
-
-    def _follow(self, event: Event) -> None:
-        """Remember the deepest node of each request, and of each session's last one."""
-        if isinstance(event, kv.RequestOpened):
-            self._ends.pop(event.session, None)
-            self._nodes[event.request] = kv.ROOT
-        elif isinstance(event, kv.PrefixReused) and event.path:
-            self._nodes[event.request] = event.path[-1]
-        elif isinstance(event, kv.NodeStored | kv.NodeExtended | kv.PathLocked) and event.request is not None:
-            self._nodes[event.request] = event.node
-        elif isinstance(event, sched.PinRefused):
-            self._notices.append(event.reason)
-        elif isinstance(event, kv.CacheCleared | kv.CacheCreated):
-            self._nodes.clear()
-            self._ends.clear()
-        elif isinstance(event, kv.RequestClosed):
-            node = self._nodes.pop(event.request, kv.ROOT)
-            view = self._live.requests.get(event.request)
-            if view is not None and node != kv.ROOT:
-                self._ends[view.session] = node

@@ -68,6 +68,15 @@ class Stream:
             request=request,
         )
 
+    def store_free(self, node: int, parent: int, tokens: list[int], blocks: list[int]) -> None:
+        """Take free blocks for a request of its own, and leave a node behind."""
+        request = 1_000 + node
+        self.open(request)
+        self.allocate(request, *blocks)
+        self.write(request, len(tokens))
+        self.store(node, parent, tokens, blocks, request)
+        self.close(request)
+
     def lock(self, node: int, request: int | None = None) -> None:
         self.emit(kv.PathLocked, node=node, request=request)
 

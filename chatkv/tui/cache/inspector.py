@@ -11,8 +11,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from chatkv.insight.history import Moment
 from chatkv.insight.mirror import Ghost, Mirror, Node
 from chatkv.insight.nodes import BlockState
+from chatkv.insight.standing import standing
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT, Int32Array
 from chatkv.tui.cache.accounting import account_line, last_accounted
@@ -21,6 +23,8 @@ from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
 
+_MOMENTS = 8
+"""How much of its history is shown."""
 _HINT = "Enter on a node or a block shows it here."
 
 
@@ -65,6 +69,8 @@ class Inspector(VerticalScroll):
         self._named: dict[str, str] = {}
         """Sessions in the text, and what they were called when it was made."""
         self._text_of: tuple[bytes, str] = (b"", "")
+        self._stood: tuple[tuple[object, ...], str] = ((), "")
+        self._past_of: tuple[tuple[object, ...], list[Moment]] = ((), [])
         self.session_name: Callable[[str], str] = str
         """A session's key → what people call it."""
 
@@ -153,10 +159,15 @@ class Inspector(VerticalScroll):
             f" · locks {node.locks} · hits {node.hits}"
         )
         yield Content(f"created seq {node.created_seq} · last used seq {node.last_seq}")
+        if node.id != ROOT:
+            yield Content(self._standing(mirror, node))
+        if mirror.left_behind(node):
+            yield Content("left behind: no conversation leads here any more (a message was changed)")
         if node.namespace:
             yield Content(f"namespace {steady(node.namespace)}")
         yield Content(f"sessions {self._names(node.sessions)}")
         yield Content(f"blocks {spans(node.blocks.tolist())}")
+        yield from self._past(mirror)
         yield from self._account(mirror)
         yield Content("\n" + self._text(node.tokens))
 
@@ -172,6 +183,7 @@ class Inspector(VerticalScroll):
         )
         yield Content(f"was under {ghost.parent or 'root'}")
         yield Content(f"sessions {self._names(ghost.sessions)}")
+        yield from self._past(mirror)
         yield from self._account(mirror)
         yield Content("\n" + self._text(ghost.tokens))
 
@@ -198,10 +210,34 @@ class Inspector(VerticalScroll):
                 f"request {row.request} ({self._called(row.session)}): logical {at}, "
                 f"{row.filled(at)}/{row.block_size} filled"
             )
+        yield from self._past(mirror)
         if owner is not None:
             at = node.blocks.tolist().index(block)
             size = mirror.block_size
             yield Content("\n" + self._text(node.tokens[at * size : (at + 1) * size]))
+
+    def _standing(self, mirror: Mirror, node: Node) -> str:
+        """Counting all leaves again for each token would cost more than the picture."""
+        at = (mirror, node.id, node.locks, mirror.structure_version, mirror.epoch, len(mirror.pinned))
+        if self._stood[0] != at:
+            self._stood = (at, standing(mirror, node).words)
+        return self._stood[1]
+
+    def _past(self, mirror: Mirror) -> Iterator[Content]:
+        """What happened to it, newest first."""
+        at = (mirror, self._node, self._block, mirror.history.count)
+        if self._past_of[0] != at:
+            history = mirror.history
+            if self._node is not None:
+                moments = history.of_node(self._node)
+            else:
+                moments = history.of_block(self._block or 0)
+            self._past_of = (at, moments)
+        moments = self._past_of[1]
+        for moment in moments[:_MOMENTS]:
+            yield Content.assemble((f"{moment.seq:>6} ", "$text-muted"), moment.words)
+        if len(moments) > _MOMENTS:
+            yield Content.styled(f"       … and {len(moments) - _MOMENTS} before", "$text-muted")
 
     def _account(self, mirror: Mirror) -> Iterator[Content]:
         account = last_accounted(mirror, self._session)

@@ -18,6 +18,7 @@ _ORDER = (
     Look.FREE,
     Look.COPIED,
     Look.PINNED,
+    Look.LEFT,
 )
 
 

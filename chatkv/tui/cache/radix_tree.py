@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
+from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.messages import NodeSelected, PinWanted
 from chatkv.tui.cache.states import LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
+from chatkv.tui.cache.tree_picture import SORTS, TreePicture
 from chatkv.tui.cache.tree_rows import Row, TreeRows, node_of
+from chatkv.tui.cache.typed_filter import TypedFilter
 
 
-class RadixTreeView(ScrollView, can_focus=True):
+class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
     """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
 
     Arrows or hjkl move, left and right fold and unfold, enter or a click posts ``NodeSelected``.
@@ -40,6 +46,7 @@ class RadixTreeView(ScrollView, can_focus=True):
     RadixTreeView > .tree--stats {{ color: $kv-idle; }}
     RadixTreeView > .tree--path {{ text-style: bold; }}
     RadixTreeView > .tree--cursor {{ text-style: reverse; }}
+    RadixTreeView > .tree--lit {{ text-style: bold underline; }}
     {look_css("RadixTreeView")}
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | TREE_CLASSES
@@ -54,6 +61,8 @@ class RadixTreeView(ScrollView, can_focus=True):
         Binding("right,l", "unfold", "Unfold", show=False),
         Binding("enter", "select", "Inspect node", show=False),
         Binding("p", "pin", "Pin"),
+        Binding("o", "sort", "Sort"),
+        Binding("slash", "filter", "Filter"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -63,19 +72,33 @@ class RadixTreeView(ScrollView, can_focus=True):
         self._session: str | None = None
         self._seen = (-1, -1, -1)
         """``seq``, ``epoch`` and ``structure_version`` of what was shown last."""
-        self._rows = TreeRows()
         self._labels = Labels()
+        self._picture = TreePicture(self._labels)
         self._cursor = ROOT
         """A row's key, so that it stays on its node while rows come and go."""
         self._held = False
         """A person scrolled away: don't follow the session."""
         self._newest: int | None = None
-        self._looked = (-1, -1)
-        """``structure_version`` and ``epoch`` when the newest node was last looked for."""
         self._window: tuple[int, list[Row]] | None = None
         """The rows on the screen and the first one's index; None when they may have changed."""
         self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
         self._faint: frozenset[int] = frozenset()
+        self._lit: frozenset[int] = frozenset()
+        self._title = ""
+        self._searching: Timer | None = None
+
+    @property
+    def _rows(self) -> TreeRows:
+        return self._picture.rows
+
+    @property
+    def session_name(self) -> Callable[[str], str]:
+        """A session's key → what people call it."""
+        return self._picture.names
+
+    @session_name.setter
+    def session_name(self, name: Callable[[str], str]) -> None:
+        self._picture.names = name
 
     # -- what it shows -----------------------------------------------------------------------
 
@@ -95,32 +118,48 @@ class RadixTreeView(ScrollView, can_focus=True):
             self._faint = faint
             self.refresh()
 
+    def light(self, nodes: Iterable[int]) -> None:
+        """Let these nodes stand out, and no others."""
+        lit = frozenset(nodes)
+        if lit != self._lit:
+            self._lit = lit
+            self.refresh()
+
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Draw this state; the nodes of ``focus_session`` stand out."""
-        seq, epoch, structure = self._seen
+        seq, epoch, _ = self._seen
         seen = (mirror.seq, mirror.epoch, mirror.structure_version)
         other = mirror is not self._mirror or mirror.seq < seq or mirror.epoch < epoch
         if not other and seen == self._seen and focus_session == self._session:
             return
         if focus_session != self._session:
-            self._held, self._newest, self._looked = False, None, (-1, -1)
+            self._held, self._newest = False, None
         self._mirror, self._session, self._seen = mirror, focus_session, seen
-        if other:
-            self._looked = (-1, -1)
-        if other or mirror.structure_version != structure:
-            self._follow_structure(mirror, other)
+        self._follow_structure(lambda: self._picture.follow(mirror, other))
         self._follow_session(mirror)
-        title = f"Radix tree · {counted(len(mirror.nodes) - 1, 'node')}"
-        if title != self.border_title:
-            self.border_title = title
+        self._set_title()
         self.refresh()
 
-    def _follow_structure(self, mirror: Mirror, other: bool) -> None:
+    def _set_title(self) -> None:
+        if self._mirror is None:
+            return
+        title = f"Radix tree · {counted(len(self._mirror.nodes) - 1, 'node')}"
+        if self._picture.sort != SORTS[0]:
+            title += f" · by {self._picture.sort}"
+        if (found := self._picture.filter) is not None:
+            title += f" · {len(found.found):,} found" + (
+                f", {found.pending:,} to go" if found.pending else ""
+            )
+        title += f" · {steady(self.filter_words)}" if self.filter_words else ""
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(title)
+
+    def _follow_structure(self, change: Callable[[], object]) -> None:
+        """Carry out a change of the rows, and keep the cursor on its node and line."""
         before = self._rows.index(self._cursor)
-        if other:
-            self._rows.rebuild(mirror.nodes, mirror.ghosts)
-        else:
-            self._rows.update(mirror.nodes, mirror.ghosts)
+        if change() is False:
+            return
         found = self._rows.find(self._cursor)
         self._cursor = self._rows.key_at(min(before, len(self._rows) - 1)) if found is None else found
         self._resize_rows()
@@ -128,20 +167,40 @@ class RadixTreeView(ScrollView, can_focus=True):
         if moved and self.has_focus:
             self.scroll_to(y=self.scroll_offset.y + moved, animate=False, force=True)
 
+    # -- filter and order --------------------------------------------------------------------
+
+    def filter_changed(self) -> None:
+        """Show what the text finds; a large tree is looked through in the next moments."""
+        self._follow_structure(lambda: self._picture.find(self.filter_text))
+        if self._searching is None and self._picture.filter is not None and self._picture.filter.pending:
+            self._searching = self.set_interval(0.05, self._search_on)
+        self._set_title()
+        self.refresh()
+
+    def _search_on(self) -> None:
+        if self._picture.search():
+            self._follow_structure(self._picture.rebuild)
+            self.refresh()
+        if (self._picture.filter is None or not self._picture.filter.pending) and self._searching is not None:
+            self._searching.stop()
+            self._searching = None
+        self._set_title()
+
+    def action_sort(self) -> None:
+        """The next order: as they came, recency, size, hits."""
+        self._follow_structure(self._picture.next_sort)
+        self._reveal(self._cursor)
+        self._set_title()
+        self.refresh()
+
     def _follow_session(self, mirror: Mirror) -> None:
         """Keep the session's newest node in view, unless a person looks around."""
         if self.has_focus or self._held or self._session is None:
             return
-        # All nodes are looked at, so not for each token: only a store or another request moves the end.
-        at = (mirror.structure_version, mirror.epoch)
-        if at == self._looked:
-            return
-        self._looked = at
-        mine = (node for node in mirror.nodes.values() if self._session in node.sessions)
-        newest = max(mine, key=lambda node: (node.last_seq, node.created_seq), default=None)
-        if newest is not None and newest.id != self._newest:
-            self._newest = newest.id
-            self._reveal(newest.id)
+        newest = mirror.tip_of(self._session)
+        if newest is not None and newest != self._newest and newest in self._rows:
+            self._newest = newest
+            self._reveal(newest)
 
     def _resize_rows(self) -> None:
         self._window = None
@@ -167,7 +226,9 @@ class RadixTreeView(ScrollView, can_focus=True):
         if y >= len(rows):
             return Strip.blank(width, base)
         here = self.has_focus and rows[y].key == self._cursor
-        line = describe(rows[y], mirror, self._labels, self._session, here, self._faint)
+        line = describe(
+            rows[y], mirror, self._labels, self._session, here, self._faint, self.session_name, self._lit
+        )
         if line is None:
             return Strip.blank(width, base)
         key = (line, width, base)
@@ -177,6 +238,8 @@ class RadixTreeView(ScrollView, can_focus=True):
         return strip
 
     def _nothing(self, mirror: Mirror | None) -> str:
+        if self._picture.filter is not None and mirror is not None and len(mirror.nodes) > 1:
+            return "no node has these words in its text, its sessions or its state · esc shows all"
         if mirror is not None and mirror.cache == "none":
             return "the cache is off: nothing is kept between answers"
         return "nothing cached yet: send a message"
@@ -275,3 +338,4 @@ class RadixTreeView(ScrollView, can_focus=True):
     def on_blur(self) -> None:
         """Nobody moves in it any more: follow the session again."""
         self._held = False
+        super().on_blur()

@@ -22,6 +22,7 @@ class Look(Enum):
     FREE = (".", "free")
     COPIED = ("~", "copied")
     PINNED = ("*", "pinned")
+    LEFT = ("-", "left behind")
 
     @property
     def glyph(self) -> str:
@@ -41,7 +42,8 @@ class Look(Enum):
     @property
     def variable(self) -> str:
         """The theme variable that holds the state's colour."""
-        return f"$kv-{self.name.lower()}"
+        # What is left behind is as good as free.
+        return "$kv-free" if self is Look.LEFT else f"$kv-{self.name.lower()}"
 
 
 LOOK_CLASSES = {look.css for look in Look}

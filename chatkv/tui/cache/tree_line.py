@@ -17,11 +17,14 @@ from chatkv.tui.cache.labels import Labels
 from chatkv.tui.cache.states import Look, node_look
 from chatkv.tui.cache.tree_rows import Row, ghost_of
 
-GUIDE, PATH, STATS, CURSOR = "tree--guide", "tree--path", "tree--stats", "tree--cursor"
-TREE_CLASSES = {GUIDE, PATH, STATS, CURSOR}
+GUIDE, PATH, STATS, CURSOR, LIT = "tree--guide", "tree--path", "tree--stats", "tree--cursor", "tree--lit"
+TREE_CLASSES = {GUIDE, PATH, STATS, CURSOR, LIT}
 
 _NARROW = 32
 """Cells under which only the token count stays of the figures."""
+_WIDE, _WIDEST = 66, 88
+"""Cells from which hits and age, and the sessions as well, have room."""
+_SESSIONS = 18
 
 
 class Line(NamedTuple):
@@ -41,6 +44,14 @@ class Line(NamedTuple):
     cursor: bool
     faint: bool = False
     """A ghost that is soon to go."""
+    copied: bool = False
+    """The latest request copied slots of it."""
+    hits: int | None = None
+    age: int | None = None
+    """Requests since it was last used."""
+    sessions: str = ""
+    lit: bool = False
+    """Something else that was selected points to it."""
 
 
 def describe(
@@ -50,10 +61,13 @@ def describe(
     session: str | None,
     cursor: bool,
     faint: Set[int] = frozenset(),
+    names: Callable[[str], str] = str,
+    lit: Set[int] = frozenset(),
 ) -> Line | None:
     """The row's line; None where the mirror has moved on and no longer has its node.
 
-    ``faint``: keys in ``Mirror.ghosts`` of those soon to go.
+    ``faint``: keys in ``Mirror.ghosts`` of those soon to go. ``names``: a session's key → what people
+    call it. ``lit``: nodes that stand out, by id.
     """
     hidden = f" ⋯ {row.hidden} folded" if row.hidden else ""
     if row.key == ROOT:
@@ -66,16 +80,18 @@ def describe(
         label = labels.label(ghost.tokens) + hidden
         mine = session in ghost.sessions
         size = len(ghost.tokens)
-        return Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
+        line = Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
+        return line._replace(sessions=_named(ghost.sessions, names), lit=ghost.node in lit)
     node = mirror.nodes.get(row.key)
     if node is None:
         return None
     label = labels.label(node.tokens)
     if node.namespace and node.parent == ROOT:
         label = f"[{steady(node.namespace)}] {label}"
+    look = node_look(node)
     return Line(
         row.guide,
-        node_look(node),
+        Look.LEFT if look is Look.IDLE and mirror.left_behind(node) else look,
         node.pinned,
         label + hidden,
         len(node.tokens),
@@ -83,13 +99,33 @@ def describe(
         len(node.blocks),
         session in node.sessions,
         cursor,
+        copied=node.copied_epoch == mirror.epoch,
+        hits=node.hits,
+        age=mirror.epoch - node.used_epoch,
+        sessions=_named(node.sessions, names),
+        lit=node.id in lit,
     )
 
 
+def _named(sessions: Set[str], names: Callable[[str], str]) -> str:
+    """Three names at most: there is no room for more."""
+    shown = ", ".join(sorted(names(key) for key in sorted(sessions)[:3]))
+    return f"{shown} +{len(sessions) - 3}" if len(sessions) > 3 else shown
+
+
 def figures(line: Line, width: int) -> str:
-    """Tokens, locks and blocks in columns of their own."""
+    """Tokens, locks (r), blocks, hits, how many requests ago it was used, sessions: columns of their own."""
     if line.look is None:
         return ""
+    who = f" {pad(line.sessions, _SESSIONS)}" if width >= _WIDEST else ""
+    if width >= _WIDE:
+        age = "" if line.age is None else f"{line.age} ago" if line.age else "now"
+        hits = "" if line.hits is None else f"h{line.hits}"
+        who = f" {hits:<4} {age:<6}{who}"
+    return _memory(line, width) + who
+
+
+def _memory(line: Line, width: int) -> str:
     tokens = f" {line.tokens:>5}t"
     if width < _NARROW:
         return tokens
@@ -103,11 +139,15 @@ def draw(line: Line, width: int, style: Callable[[str], Style], base: Style) -> 
     right = figures(line, width)
     room = max(0, width - cell_len(right))
     lead = "▸" if line.on_path else " "
-    glyph = (line.look.glyph + ("*" if line.pinned else "") + " ") if line.look else ""
+    glyph = ""
+    if line.look:
+        glyph = line.look.glyph + ("*" if line.pinned else "") + ("~" if line.copied else "") + " "
     # A deep row gives the label at least half of the room: its guide loses the outermost levels.
     guide = line.guide[-max(2, room // 2) :]
     rest = room - cell_len(lead + guide + glyph)
     weight = style(PATH) if line.on_path else Style.null()
+    if line.lit:
+        weight += style(LIT)
     colour = style(line.look.css) if line.look else Style.null()
     if line.faint:
         colour += Style(dim=True)

@@ -7,11 +7,11 @@ which at 100,000 nodes would be a pause at each step of the engine.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from chatkv.insight.nodes import Ghost, Node
+from chatkv.insight.nodes import Ghost
 from chatkv.kvcache.events import ROOT
 
 _GUIDE_LEVELS = 12
@@ -30,6 +30,22 @@ def ghost_of(key: int) -> int:
 def node_of(key: int) -> int:
     """The id of the node, live or evicted, in row ``key``."""
     return key if key >= 0 else abs(ghost_of(key))
+
+
+class Placed(Protocol):
+    """What the rows need to know of a node."""
+
+    @property
+    def parent(self) -> int:
+        """Its parent's id."""
+
+    @property
+    def children(self) -> Sequence[int]:
+        """Ids, in the order they came."""
+
+    @property
+    def created_seq(self) -> int:
+        """When it was made."""
 
 
 class Branch:
@@ -58,6 +74,8 @@ class TreeRows:
     """The rows of one tree. Row 0 is the root; siblings stand in the order they came."""
 
     def __init__(self) -> None:
+        self.order: Callable[[int], tuple[int, int]] | None = None
+        """What siblings are sorted by, given a row's key; None: as they came. ``rebuild`` after a change."""
         self._clear()
 
     def _clear(self) -> None:
@@ -74,7 +92,7 @@ class TreeRows:
 
     # -- following the tree ------------------------------------------------------------------
 
-    def rebuild(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+    def rebuild(self, nodes: Mapping[int, Placed], ghosts: Mapping[int, Ghost]) -> None:
         """Start over with another tree; what was folded stays folded where the same nodes exist."""
         folded = [key for key, branch in self._branches.items() if branch.folded]
         self._clear()
@@ -86,27 +104,60 @@ class TreeRows:
                 branch.kids.append(kid)
             order += branch.kids
         for branch in reversed(order):
+            if self.order is not None:
+                branch.kids.sort(key=self._sort_key)
             branch.size = 1 + sum(kid.size for kid in branch.kids)
         self._live = set(nodes.keys() - {ROOT})
-        self._follow(nodes, ghosts)
+        self._follow(nodes, ghosts, set(), set())
+        self.resort(())
         for key in folded:
             self.fold(key)
 
-    def update(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
-        """Follow the tree to its present state.
+    def update(
+        self,
+        nodes: Mapping[int, Placed],
+        ghosts: Mapping[int, Ghost],
+        changed: Iterable[int],
+        departed: Iterable[int],
+    ) -> None:
+        """Follow the tree to its present state. ``changed``: ids, all that came among them; ``departed``: all
+        that left. Neither has to be exact in the other direction.
 
         Relies on what node ids promise: they are never used twice, and only a split, which makes a
         new node, puts a node under another parent.
         """
-        lost = len(self._live.difference(nodes)) + len(self._gone.difference(ghosts))
-        if lost > 64 and lost > len(self) // 8:
+        arrived = {node for node in changed if node in nodes and node not in self._live} - {ROOT}
+        left = {node for node in departed if node in self._live}
+        if len(left) > 64 and len(left) > len(self) // 8:
             self.rebuild(nodes, ghosts)  # taking rows out one by one costs more than starting over
         else:
-            self._follow(nodes, ghosts)
+            self._follow(nodes, ghosts, arrived, left)
 
-    def _follow(self, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
-        arrived = {node for node in nodes if node not in self._live} - {ROOT}
-        left = self._live.difference(nodes)
+    def resort(self, changed: Iterable[int]) -> None:
+        """Put the rows of these nodes (and of all ghosts), whose order may have changed, in their places.
+
+        The others are in order already, so this costs a walk along the siblings of those that changed.
+        """
+        if self.order is None:
+            return
+        moving: dict[int, tuple[Branch, list[Branch]]] = {}
+        for key in (*changed, *map(ghost_key, self._gone)):
+            branch = self._branches.get(key)
+            if branch is not None and branch.parent is not None:
+                moving.setdefault(id(branch.parent), (branch.parent, []))[1].append(branch)
+        for above, kids in moving.values():
+            leaving = set(map(id, kids))
+            above.kids = [kid for kid in above.kids if id(kid) not in leaving]
+            for kid in kids:
+                insort(above.kids, kid, key=self._sort_key)
+
+    def _sort_key(self, branch: Branch) -> tuple[int, int]:
+        assert self.order is not None, "asked for only where there is one"
+        return self.order(branch.key)
+
+    def _follow(
+        self, nodes: Mapping[int, Placed], ghosts: Mapping[int, Ghost], arrived: set[int], left: set[int]
+    ) -> None:
         faded = self._gone.difference(ghosts)
         for node in left:
             if node in ghosts:
@@ -124,7 +175,7 @@ class TreeRows:
         self._live |= arrived
         self._gone = set(ghosts)
 
-    def _arrive(self, node: int, nodes: Mapping[int, Node]) -> None:
+    def _arrive(self, node: int, nodes: Mapping[int, Placed]) -> None:
         chain = []
         while node not in self._branches:
             chain.append(node)
@@ -140,7 +191,7 @@ class TreeRows:
                 if child in self._branches:
                     self._move(self._branches[child], branch)
 
-    def _first_known_below(self, node: int, nodes: Mapping[int, Node]) -> Branch | None:
+    def _first_known_below(self, node: int, nodes: Mapping[int, Placed]) -> Branch | None:
         """The branch whose place the new ``node`` takes, when it is the upper part of a split."""
         while children := nodes[node].children:
             node = children[0]
@@ -148,13 +199,15 @@ class TreeRows:
                 return self._branches[node]
         return None
 
-    def _haunt(self, ghost: int, nodes: Mapping[int, Node], ghosts: Mapping[int, Ghost]) -> None:
+    def _haunt(self, ghost: int, nodes: Mapping[int, Placed], ghosts: Mapping[int, Ghost]) -> None:
         """Put a ghost where its node stood: siblings stand in the order they were made."""
         parent = ghosts[ghost].parent
         above = self._branches.get(parent) or self._branches.get(ghost_key(parent)) or self.root
 
         def made(branch: Branch) -> int:
-            return (nodes[branch.key] if branch.key >= 0 else ghosts[ghost_of(branch.key)]).created_seq
+            return (
+                nodes[branch.key].created_seq if branch.key >= 0 else ghosts[ghost_of(branch.key)].created_seq
+            )
 
         branch = Branch(ghost_key(ghost))
         self._branches[branch.key] = branch

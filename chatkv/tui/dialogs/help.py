@@ -55,6 +55,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("hjkl, arrows, g, G", "move"),
             ("enter", "inspect a node or a block"),
             ("p", "in the tree: pin the node and what is above it (evicted last), and back"),
+            ("/", "in the tree and the events: filter by text, session, state; esc shows all"),
+            ("o", "in the tree: order by recency, size, hits, as it came"),
             ("d", "in the block map: one cell for many blocks, or one for each"),
             ("space", "freeze the picture; the engine goes on, nothing is lost"),
             ("x", "export the picture as JSON and SVG"),

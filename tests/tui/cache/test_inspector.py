@@ -48,13 +48,15 @@ async def test_a_node() -> None:
         view.inspect_node(5)
         await pilot.pause()
         assert view.border_title == "Node inspector"
-        assert lines_of(host)[:10] == [
+        assert lines_of(host)[:12] == [
             "node 5 · + new",
             "parent 1 · depth 2 · children 0",
             "48 tokens · 6 blocks · locks 1 · hits 0",
             "created seq 37 · last used seq 38",
+            "can't be evicted: 1 request uses it",
             "sessions rust",
             "blocks 24-29",
+            "    37 made by request 4: 48 tokens",
             "last prompt (request 4): hit 64 · first seen 35 · last token 1",
             "",
             "user: Explain ownership in one line.↵",
@@ -114,7 +116,14 @@ async def test_a_pinned_node_in_a_namespace() -> None:
                 "request 4 (rust): logical 14, 3/8 filled",
             ],
         ),
-        (8, ["block 8 · x evicted", "free again, evicted a short while ago", ""]),
+        (
+            8,
+            [
+                "block 8 · x evicted",
+                "free again, evicted a short while ago",
+                "    34 freed: node 2 was evicted for room",
+            ],
+        ),
         (63, ["block 63 · . free", "free", ""]),
         (64, ["block 64 does not exist: the pool has 64", "", ""]),
     ],
@@ -153,11 +162,11 @@ async def test_it_keeps_up_with_the_cache_and_with_names() -> None:
         view.show(story.mirror, None)
         view.inspect_node(5)
         await pilot.pause()
-        assert lines_of(host)[4] == "sessions rust help"
+        assert lines_of(host)[5] == "sessions rust help"
         names["rust"] = "borrowing"
         view.show(story.mirror, None)
         await pilot.pause()
-        assert lines_of(host)[4] == "sessions borrowing"
+        assert lines_of(host)[5] == "sessions borrowing"
         past = story.mirror.copy()
         story.log.emit(CacheCleared)
         view.show(story.mirror, None)

@@ -13,6 +13,10 @@ from chatkv.tui.cache.tree_rows import TreeRows, ghost_key, ghost_of, node_of
 from tests.tui.cache.stories import figure, wide
 
 
+def follow(rows: TreeRows, mirror: Mirror) -> None:
+    rows.update(mirror.nodes, mirror.ghosts, mirror.take_changed(), mirror.take_departed())
+
+
 def check(rows: TreeRows, mirror: Mirror) -> None:
     """Every node and ghost once, under its parent; rows, indexes and sizes agree."""
     drawn = list(rows.rows(0, 10**6))
@@ -46,7 +50,7 @@ def test_following_a_random_run_keeps_every_row_in_its_place(grain: str) -> None
         if opened is not None:
             cache.close(request, "finished")
         if rng.random() < 0.7:
-            rows.update(mirror.nodes, mirror.ghosts)
+            follow(rows, mirror)
             check(rows, mirror)
             ghosts = max(ghosts, len(mirror.ghosts))
             chosen = rows.key_at(rng.randrange(len(rows)))
@@ -70,14 +74,14 @@ def test_following_a_random_run_keeps_every_row_in_its_place(grain: str) -> None
 def test_a_split_takes_the_place_of_the_node_it_splits() -> None:
     story = wide(30)
     rows = TreeRows()
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     before = rows.index(11)
     story.store(1, 100, 0, "abcd")
     story.store(1, 101, 0, "zz")
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     at = rows.index(100)
     story.log.emit(NodeSplit, node=100, upper=102, at=2)
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     assert (rows.index(102), rows.index(100), rows.parent(100)) == (at, at + 1, 102)
     assert rows.index(11) == before
     check(rows, story.mirror)
@@ -92,7 +96,7 @@ def test_a_ghost_stays_where_its_node_was_and_below_an_evicted_parent() -> None:
     for node in (5, 3):
         story.evict(node)
     story.evict(1)
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     assert [row.key for row in rows.rows(0, 10)] == [0, *map(ghost_key, (1, 2, 3, 5)), 4]
     check(rows, story.mirror)
 
@@ -100,10 +104,10 @@ def test_a_ghost_stays_where_its_node_was_and_below_an_evicted_parent() -> None:
 def test_clearing_a_large_tree_leaves_the_root() -> None:
     story = wide(500)
     rows = TreeRows()
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     assert len(rows) == 501
     story.log.emit(CacheCleared)
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     assert [row.key for row in rows.rows(0, 10)] == [ROOT]
 
 
@@ -129,7 +133,7 @@ def test_a_very_deep_row_keeps_its_guide_short() -> None:
         story.store(1, node, parent, "a")
         parent = node
     rows = TreeRows()
-    rows.update(story.mirror.nodes, story.mirror.ghosts)
+    follow(rows, story.mirror)
     (last,) = rows.rows(41, 42)
     assert last.key == 41
     assert last.guide.startswith("41⋯ ")
