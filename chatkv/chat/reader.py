@@ -17,6 +17,7 @@ from chatkv.chat.records import (
     to_created,
     to_message,
 )
+from chatkv.chat.settings import checked
 from chatkv.chat.tree import Conversation, clean_name
 from chatkv.text import one_line
 
@@ -74,6 +75,8 @@ class _Reader:
                 self._rename(record.get("name"), line)
             case "system":
                 self.conv.system = text_or_none(record, "system")
+            case "sampling":
+                self._sampling(record, line)
             case kind:
                 self.unknown.append(record)
                 self.report(line, f"unknown record '{kind}' kept but not used; a newer chatkv may know it")
@@ -95,6 +98,8 @@ class _Reader:
         forked = record.get("forked_from")
         if isinstance(forked, list) and len(forked) == 2 and all(isinstance(part, str) for part in forked):
             self.conv.forked_from = (forked[0], forked[1])
+        if record.get("sampling") is not None:
+            self._sampling(record, line)
         # These two raise on a wrong kind, so they come last: the rest is already taken.
         self.conv.system = text_or_none(record, "system")
         self.conv.created = to_created(record)
@@ -122,6 +127,15 @@ class _Reader:
             self.conv.head = id
         else:
             self.report(line, "goes on from a message that is missing, skipped")
+
+    def _sampling(self, record: Record, line: int) -> None:
+        given = record.get("sampling")
+        if not isinstance(given, dict):
+            self.report(line, '"sampling" is not an object, skipped')
+            return
+        self.conv.sampling, faults = checked(given)
+        for fault in faults:
+            self.report(line, f"{fault}; skipped")
 
     def _rename(self, name: object, line: int) -> None:
         try:

@@ -1,7 +1,8 @@
 """One record of a session file: a JSON object in one line, and back.
 
 ``{"chatkv":"session","version":1,"id":…,"created":…}`` comes first; then, in the order things
-happened, ``message``, ``head``, ``name`` and ``system`` records. A message moves the head to itself.
+happened, ``message``, ``head``, ``name``, ``system`` and ``sampling`` records. A message moves the head to
+itself.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def session_record(conv: Conversation) -> Record:
         record["name"] = conv.given_name
     if conv.system is not None:
         record["system"] = conv.system
+    if conv.sampling:
+        record["sampling"] = dict(conv.sampling)
     if conv.forked_from is not None:
         record["forked_from"] = list(conv.forked_from)
     return record

@@ -23,6 +23,7 @@ from pathlib import Path
 from chatkv.chat.errors import ChatError
 from chatkv.chat.reader import Problem, file_name, read
 from chatkv.chat.records import Record, dump, encode, message_record
+from chatkv.chat.settings import Settings
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
 from chatkv.paths import packaged
 from chatkv.text import one_line
@@ -114,6 +115,7 @@ class SessionStore:
         fork = Conversation(
             name=name or self._fork_name(conv), system=conv.system, forked_from=(conv.id, message_id)
         )
+        fork.sampling = dict(conv.sampling)
         for message in conv.path(message_id):
             fork.add(message)
         return self._write_new(fork)
@@ -121,6 +123,7 @@ class SessionStore:
     def adopt(self, example: Conversation) -> Conversation:
         """A session of one's own with everything that is in ``example``."""
         own = Conversation(name=example.given_name, system=example.system)
+        own.sampling = dict(example.sampling)
         for message in example.messages.values():
             own.add(message)
         own.head = example.head
@@ -146,6 +149,11 @@ class SessionStore:
         """Set the system prompt (None: the model's own default)."""
         conv.system = system
         self._write(conv, {"chatkv": "system", "system": system})
+
+    def set_sampling(self, conv: Conversation, sampling: Settings) -> None:
+        """Set how answers are sampled, where it differs from the default."""
+        conv.sampling = dict(sampling)
+        self._write(conv, {"chatkv": "sampling", "sampling": conv.sampling})
 
     def delete(self, conv: Conversation) -> None:
         """Move the file into ``deleted/``, from where ``undelete`` brings it back."""

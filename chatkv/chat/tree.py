@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from chatkv.chat.errors import ChatError
+from chatkv.chat.settings import Settings
 from chatkv.text import one_line
 
 Role = Literal["system", "user", "assistant"]
@@ -80,6 +81,8 @@ class Conversation:
         self.given_name = None if name is None else clean_name(name)
         self.created = created or datetime.now(UTC)
         self.system = system
+        self.sampling: Settings = {}
+        """What differs from how ``chatkv run`` was started."""
         self.forked_from = forked_from
         """(session id, message id) this one was forked from."""
         self.messages: dict[str, Message] = {}

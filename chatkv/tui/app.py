@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from textual import on
 from textual.app import SystemCommand
 from textual.screen import Screen
 
@@ -19,72 +18,17 @@ from chatkv.errors import ChatkvError
 from chatkv.paths import data_dir
 from chatkv.text import one_line
 from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
-from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.themes import DEFAULT_THEME
 
 CLOSE_S = 0.3
 """How long quitting waits for the engine's thread to end its step."""
 
 
-class ChatkvApp(SessionActionsApp):
-    """The whole app: asking and answering, pictures, commands, quitting."""
-
-    # Asking
-
-    @on(Prompt.Submitted)
-    def _submitted(self, event: Prompt.Submitted) -> None:
-        event.stop()
-        session = self.book.by_key(event.key) or self.book.current
-        shown = session is self.book.current
-        if refusal := self.desk.refusal(session):
-            self.report(refusal)
-            if shown:
-                self.main.prompt.put_back(event.text)
-            else:
-                session.draft = event.text
-            return
-        session.draft = ""
-        self.desk.ask(session, event.text)
-        if shown:
-            self.main.prompt.set_history(session.sent)
-            self.main.follow()
-        self.main.changed()
-
-    def action_regenerate(self) -> None:
-        """Answer the last question again; the old answer stays as a sibling."""
-        session = self.book.current
-        refusal = self.desk.refusal(session) or ("" if session.head else "there is no question to answer yet")
-        if refusal:
-            self.report(refusal)
-            return
-        self.desk.answer(session)
-        self.main.follow()
-
-    def action_edit(self) -> None:
-        """Put the last question into the prompt; what is sent takes its place."""
-        session = self.book.current
-        question = session.last_question
-        if session.running or question is None:
-            self.report("nothing to edit" if question is None else "esc stops the answer first")
-            return
-        session.editing = question.id
-        self.main.prompt.load(question.text)
-        self.main.action_prompt()
-        self.say("editing your last message: enter sends it in its place, esc keeps the old one")
-
-    def action_sibling(self, by: int) -> None:
-        """Show the previous or next of several answers to the last question."""
-        session = self.book.current
-        answer = session.last_answer
-        if session.running or answer is None:
-            return
-        siblings = session.conversation.siblings(answer.id)
-        at = siblings.index(answer) + by
-        if 0 <= at < len(siblings):
-            self.book.set_head(session, session.conversation.latest(siblings[at].id))
-            self.main.changed()
+class ChatkvApp(CommandsApp):
+    """The whole app: the palette, pictures, quitting."""
 
     def action_stop_all(self) -> None:
         """Stop every answer."""
@@ -104,26 +48,6 @@ class ChatkvApp(SessionActionsApp):
                 if self.desk.failed
                 else "nothing to clear yet: the model is still loading"
             )
-
-    # Everything else
-
-    def action_copy_answer(self) -> None:
-        """The last answer, as the Markdown it is."""
-        answer = self.book.current.last_answer
-        if answer is None:
-            self.report("there is no answer to copy yet")
-            return
-        self.copy_to_clipboard(answer.text)
-        self.say(f"copied {len(answer.text):,} characters")
-
-    def action_copy_selection(self) -> None:
-        """Ctrl+c copies; it never quits."""
-        text = self.screen.get_selected_text()
-        if text:
-            self.copy_to_clipboard(text)
-            self.say(f"copied {len(text):,} characters")
-        else:
-            self.say("nothing is selected to copy · y copies the last answer · ctrl+q quits")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key that types in the prompt is not offered there."""

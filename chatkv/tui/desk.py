@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from chatkv.chat.tree import Message
 from chatkv.engine.messages import (
     Batch,
     EngineMessage,
@@ -74,9 +76,9 @@ class Desk:
         self.book.ask(session, text)
         self.answer(session)
 
-    def answer(self, session: Session) -> None:
-        """Have the head answered; where the head is an answer, its question is answered again."""
-        self.book.start(session, None)
+    def answer(self, session: Session, at: Message | None = None) -> None:
+        """Have ``at`` (None: the head) answered; where it is an answer, its question is answered again."""
+        self.book.start(session, None, at)
         if self.ready:
             self._submit(session)
 
@@ -117,13 +119,17 @@ class Desk:
         """End the engine's thread; True where it is over within ``timeout`` seconds."""
         return self._engine is None or self._engine.close(timeout)
 
+    def sampling(self, session: Session) -> Sampling:
+        """How its answers are sampled."""
+        return replace(self._sampling, **session.conversation.sampling)
+
     def _submit(self, session: Session) -> None:
         running = session.running
         if self._engine is None or running is None or running.request is not None:
             return
         try:
             running.request = self._engine.submit(
-                GenerateRequest(session.key, session.turns(self.book.model), self._sampling)
+                GenerateRequest(session.key, session.turns(self.book.model), self.sampling(session))
             )
         except ChatkvError as error:
             self._give_up(session, str(error))

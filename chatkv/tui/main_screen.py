@@ -17,6 +17,7 @@ from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.messages import BlockSelected, NodeSelected, PinWanted
 from chatkv.tui.cache.status import StatusLine
 from chatkv.tui.cache_column import CacheColumn
+from chatkv.tui.chat.choices import Choices
 from chatkv.tui.chat.pane import ChatPane
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import ChipRow
@@ -74,6 +75,7 @@ class MainScreen(ArrangedScreen):
             yield SessionPanel(id="sessions")
             yield ChatPane(id="chat")
             yield CacheColumn(id="cache")
+        yield Choices(id="choices")
         yield Prompt(id="prompt")
         yield Legend(id="legend")
         yield StatusLine(id="status")
@@ -138,10 +140,10 @@ class MainScreen(ArrangedScreen):
         session = self.desk.book.by_key(key)
         return session.name if session else key
 
-    def follow(self) -> None:
+    async def follow(self) -> None:
         """The person has asked: the end of the conversation is what they want to see."""
         if self.chat.view is not None:
-            self.chat.view.anchor()
+            await self.chat.view.follow()
         self.changed()
 
     # Actions
@@ -162,7 +164,9 @@ class MainScreen(ArrangedScreen):
             book.current.editing = None
             self.prompt.load("")
         elif not isinstance(self.focused, Prompt):
-            if self.has_class("-inspecting"):
+            if self.chat.view is not None and self.chat.view.has_focus and self.chat.view.deselect():
+                pass
+            elif self.has_class("-inspecting"):
                 self.remove_class("-inspecting")
             elif self.one_pane and self.at != "chat":
                 self.unzoom()
@@ -180,6 +184,16 @@ class MainScreen(ArrangedScreen):
         self.changed()
 
     # What the parts say
+
+    @on(Prompt.Offered)
+    def _offered(self, event: Prompt.Offered) -> None:
+        event.stop()
+        self.query_one(Choices).show(event.choices, event.at)
+
+    @on(Choices.Picked)
+    def _choice(self, event: Choices.Picked) -> None:
+        event.stop()
+        self.prompt.pick(event.index)
 
     @on(NodeSelected)
     @on(BlockSelected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual import on
 
+from chatkv.chat.errors import ChatError
 from chatkv.chat.tree import NAME_LIMIT, Conversation
 from chatkv.text import one_line, printable
 from chatkv.tui.chip_row import ChipRow
@@ -11,6 +12,7 @@ from chatkv.tui.dialogs.ask_line import AskLine
 from chatkv.tui.dialogs.confirm import Confirm
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.picker import SessionPicker
+from chatkv.tui.sessions.session import Session
 from chatkv.tui.spine import SpineApp
 
 SYSTEM_LIMIT = 4_000
@@ -72,17 +74,19 @@ class SessionActionsApp(SpineApp):
         """Ask for the session's system prompt. New sessions start with the current one's."""
         session = self.book.current
 
-        async def done(text: str | None) -> None:
-            if text not in (None, now) and not session.running:
-                self.attempt(lambda: self.book.set_system(session, text or ""))
-                await self.main.chat.forget(session)
-                await self.main.show_session(self.book.current)
+        def done(text: str | None) -> None:
+            if text is not None and text != now:
+                self.attempt(lambda: self.set_system(session, text))
+            self.main.changed()
 
-        if session.running:
-            self.report("the system prompt can't change while an answer runs; esc stops it")
-            return
         now = printable(session.conversation.system or "").replace("\n", " ")
         self.push_screen(AskLine("System prompt (empty: the model's own)", now, SYSTEM_LIMIT), done)
+
+    def set_system(self, session: Session, text: str) -> None:
+        """Give it a system prompt (blank: the model's own). Raises ChatError."""
+        if session.running:
+            raise ChatError("the system prompt can't change while an answer runs; esc stops it")
+        self.book.set_system(session, text)
 
     def action_delete(self, key: str = "") -> None:
         """Ask, then delete."""

@@ -12,6 +12,7 @@ from textual.events import Click
 from textual.message import Message as TextualMessage
 from textual.widgets import Static
 
+from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
 from chatkv.tui.sessions.running import Running
@@ -19,18 +20,24 @@ from chatkv.tui.sessions.session import Notice, Session
 
 WINDOW = 24
 """Messages mounted at first, and more at each "earlier": 200 Markdown widgets take seconds."""
+KEPT_MOUNTED = 3 * WINDOW
+"""Going up beyond these, the newest ones are let go."""
 
 
-class Earlier(Static):
-    """The line above the window that mounts more of the conversation."""
+class More(Static):
+    """A line at an end of the window that mounts more of the conversation there."""
 
     class Wanted(TextualMessage):
         """Clicked."""
 
+        def __init__(self, line: More) -> None:
+            self.line = line
+            super().__init__()
+
     def on_click(self, event: Click) -> None:
         """Mount more."""
         event.stop()
-        self.post_message(self.Wanted())
+        self.post_message(self.Wanted(self))
 
 
 class ConversationView(VerticalScroll):
@@ -39,8 +46,8 @@ class ConversationView(VerticalScroll):
     DEFAULT_CSS = """
     ConversationView { padding: 0; scrollbar-size-vertical: 1; }
     ConversationView > .list { height: auto; min-height: 100%; }
-    ConversationView Earlier { width: 1fr; text-align: center; color: $text-muted; height: 1; }
-    ConversationView Earlier:hover { color: $accent; }
+    ConversationView More { width: 1fr; text-align: center; color: $text-muted; height: 1; }
+    ConversationView More:hover { color: $accent; }
     ConversationView .empty { color: $text-muted; padding: 1 2; }
     """
 
@@ -49,10 +56,13 @@ class ConversationView(VerticalScroll):
         Binding("k,up", "scroll_up", show=False),
         Binding("g,home", "top", show=False),
         Binding("G,end", "end", show=False),
-        Binding("left_square_bracket", "app.sibling(-1)", show=False),
-        Binding("right_square_bracket", "app.sibling(1)", show=False),
+        Binding("J,shift+down", "select(1)", show=False),
+        Binding("K,shift+up", "select(-1)", show=False),
+        Binding("left,left_square_bracket", "app.sibling(-1)", show=False),
+        Binding("right,right_square_bracket", "app.sibling(1)", show=False),
         Binding("enter", "screen.prompt", show=False),
         Binding("y", "app.copy_answer", "Copy", show=False),
+        Binding("c", "app.copy_code", "Copy code", show=False),
         Binding("e", "app.edit", "Edit", show=False),
     ]
 
@@ -66,17 +76,25 @@ class ConversationView(VerticalScroll):
         self._notice: Notice | None = None
         self._notice_view: NoticeView | None = None
         self._first: int | None = None
+        self._end: int | None = None
+        """The window is ``path[first:end]``; None: up to the newest message."""
+        self.selected: str | None = None
+        """Id of the message that keys act on; None: the newest."""
         # At least as tall as the view: a followed view puts shorter content at the bottom.
         self._list = Vertical(classes="list")
-        self._earlier = Earlier("", markup=False)
-        self._system = SystemView(session.conversation.system or "")
+        self._earlier = More("", markup=False)
+        self._later = More("", markup=False)
+        self._system = SystemView("system")
+        self._settings = SystemView("set")
         self._empty = Static(welcome, classes="empty", markup=False)
         self._lock = asyncio.Lock()
 
     async def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
         await self.mount(self._list)
-        await self._list.mount(self._earlier, self._system, self._empty)
+        await self.mount(self._later)
+        self._later.display = False
+        await self._list.mount(self._earlier, self._system, self._settings, self._empty)
         self.anchor()
 
     @property
@@ -104,6 +122,10 @@ class ConversationView(VerticalScroll):
                 return
             path = self.session.conversation.path()
             start = max(0, first - WINDOW)
+            if len(self._views) >= KEPT_MOUNTED and self._live is None:
+                gone, self._views[-WINDOW:] = self._views[-WINDOW:], []
+                self._end = first + len(self._views)
+                await self._list.remove_children(gone)
             views = [self._view(message) for message in path[start:first]]
             self._first = start
             self._views[:0] = views
@@ -116,9 +138,69 @@ class ConversationView(VerticalScroll):
 
             self.call_after_refresh(keep_place)
 
-    @on(Earlier.Wanted)
-    async def _on_earlier(self) -> None:
-        await self.show_earlier()
+    async def show_later(self) -> None:
+        """Mount up to ``WINDOW`` more messages below."""
+        if self._end is not None:
+            self._end += WINDOW
+            await self.sync()
+
+    async def reveal(self, id: str) -> None:
+        """Select message ``id`` of the path and bring it into view, with its neighbours around it."""
+        path = self.session.conversation.path()
+        at = next((index for index, message in enumerate(path) if message.id == id), None)
+        if at is None:
+            return
+        if not any(view.message_id == id for view in self._views):
+            self._first = max(0, at - WINDOW // 2)
+            self._end = self._first + WINDOW if self._first + WINDOW < len(path) else None
+        await self.sync()
+        self._select(id)
+
+    def _select(self, id: str | None) -> None:
+        self.selected = id
+        for view in self._views:
+            view.select(view.message_id == id is not None)
+            if view.message_id == id is not None:
+                # Whoever looks at one message does not follow the end.
+                self.anchor(False)
+                self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True)
+
+    async def action_select(self, by: int) -> None:
+        """Select the next or previous message; from none, the newest that is mounted."""
+        if by < 0 and self._views and self._views[0].message_id == self.selected:
+            await self.show_earlier()
+        if by > 0 and self._views and self._views[-1].message_id == self.selected:
+            await self.show_later()
+        ids = [view.message_id for view in self._views]
+        if not ids:
+            return
+        at = ids.index(self.selected) + by if self.selected in ids else len(ids) - 1
+        self._select(ids[max(0, min(at, len(ids) - 1))])
+
+    def deselect(self) -> bool:
+        """Keys act on the newest again; False where they did already."""
+        if self.selected is None:
+            return False
+        self._select(None)
+        return True
+
+    @on(MessageView.Clicked)
+    def _on_message_clicked(self, event: MessageView.Clicked) -> None:
+        event.stop()
+        self._select(None if event.id == self.selected else event.id)
+
+    async def follow(self) -> None:
+        """Show the newest message, and what comes."""
+        self._select(None)
+        if self._end is not None:
+            self._first = self._end = None
+        self.anchor()
+        await self.sync()
+
+    @on(More.Wanted)
+    async def _on_more(self, event: More.Wanted) -> None:
+        event.stop()
+        await (self.show_earlier() if event.line is self._earlier else self.show_later())
 
     async def action_top(self) -> None:
         """To the first mounted message; pressed there, more are mounted."""
@@ -126,18 +208,23 @@ class ConversationView(VerticalScroll):
             await self.show_earlier()
         self.scroll_home(animate=False)
 
-    def action_end(self) -> None:
+    async def action_end(self) -> None:
         """To the newest line, and follow it again."""
-        self.anchor()
+        await self.follow()
 
     def _view(self, message: Message) -> MessageView:
         if message.role == "assistant":
-            return AnswerView(self.who, message, self._siblings(message))
-        return UserView(message.text, message.id, "you" if message.role == "user" else "system")
+            view: MessageView = AnswerView(self.who, message, self._siblings(message))
+        else:
+            who = "you" if message.role == "user" else "system"
+            view = UserView(message.text, message.id, who, self._siblings(message))
+        if message.id == self.selected:
+            view.select(True)
+        return view
 
     def _siblings(self, message: Message) -> str:
         ids = [m.id for m in self.session.conversation.siblings(message.id)]
-        return f"{ids.index(message.id) + 1}/{len(ids)} [ ]" if len(ids) > 1 else ""
+        return f"{ids.index(message.id) + 1}/{len(ids)} ← →" if len(ids) > 1 else ""
 
     async def _settle_live(self, path: list[Message]) -> None:
         """A live view whose answer is over becomes that message's view, or goes."""
@@ -155,8 +242,12 @@ class ConversationView(VerticalScroll):
     async def _match(self, path: list[Message]) -> None:
         """Mount what is missing of the window, remove what is no longer on the path."""
         if self._first is None or self._first > len(path):
-            self._first = max(0, len(path) - WINDOW)
-        wanted = path[self._first :]
+            self._first, self._end = max(0, len(path) - WINDOW), None
+        if self._end is not None and self._end >= len(path):
+            self._end = None
+        if self.selected is not None and self.selected not in {message.id for message in path}:
+            self.selected = None
+        wanted = path[self._first : self._end]
         same = 0
         while same < min(len(wanted), len(self._views)) and self._views[same].message_id == wanted[same].id:
             same += 1
@@ -169,14 +260,14 @@ class ConversationView(VerticalScroll):
             self._views += fresh
             await self._list.mount(*fresh, after=anchor)
         surplus = len(self._views) - 2 * WINDOW
-        if surplus > 0 and self.at_end:
+        if surplus > 0 and self.at_end and self._end is None:
             old, self._views[:surplus] = self._views[:surplus], []
             self._first += surplus
             await self._list.remove_children(old)
 
     async def _sync_live(self) -> None:
         running = self.session.running
-        if running is None:
+        if running is None or self._end is not None:
             return
         if self._live is None:
             self._live, self._live_of = AnswerView(self.who), running
@@ -199,5 +290,11 @@ class ConversationView(VerticalScroll):
         self._earlier.display = first > 0
         if first > 0:
             self._earlier.update(f"▲ {first} earlier messages · click, or g twice")
-        self._system.display = first == 0 and bool(self.session.conversation.system)
+        later = 0 if self._end is None else len(path) - self._end
+        self._later.display = later > 0
+        if later > 0:
+            self._later.update(f"▼ {later} later messages · click, or G for the end")
+        conversation = self.session.conversation
+        self._system.show(conversation.system or "" if first == 0 else "")
+        self._settings.show(describe(conversation.sampling) if first == 0 else "")
         self._empty.display = not path and self.session.running is None and self._notice is None

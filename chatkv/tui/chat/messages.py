@@ -8,6 +8,8 @@ from markdown_it import MarkdownIt
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Click
+from textual.message import Message as TextualMessage
 from textual.widgets import Markdown, Static
 from textual.widgets.markdown import MarkdownStream
 
@@ -40,12 +42,35 @@ class MessageView(Horizontal):
 
     DEFAULT_CSS = """
     MessageView { height: auto; padding: 0 1 0 0; margin: 0 0 1 0; }
-    MessageView > .who { width: 8; padding: 0 0 0 1; color: $text-muted; }
+    MessageView > .who { width: 8; color: $text-muted; }
     MessageView > .said { width: 1fr; height: auto; }
+    MessageView.-selected > .who { color: $background; background: $accent; height: 1; }
     """
 
     message_id: str | None = None
     """None while it is not (or never becomes) a message of the conversation."""
+
+    class Clicked(TextualMessage):
+        """The person clicked the message ``id``."""
+
+        def __init__(self, id: str) -> None:
+            self.id = id
+            super().__init__()
+
+    def __init__(self, who: str) -> None:
+        super().__init__()
+        self._heading = Static(f" {who}", classes="who", markup=False)
+        self._label = who
+
+    def select(self, selected: bool) -> None:
+        """Show that keys act on this one (or no longer)."""
+        self.set_class(selected, "-selected")
+        self._heading.update(f"{'▸' if selected else ' '}{self._label}")
+
+    def on_click(self, event: Click) -> None:
+        """Select it, unless text was being marked with the mouse."""
+        if self.message_id is not None and not self.screen.get_selected_text():
+            self.post_message(self.Clicked(self.message_id))
 
 
 class UserView(MessageView):
@@ -53,35 +78,48 @@ class UserView(MessageView):
 
     DEFAULT_CSS = """
     UserView > .who { color: $accent; text-style: bold; }
+    UserView .siblings { color: $text-muted; }
     """
 
-    def __init__(self, text: str, message_id: str | None, who: str = "you") -> None:
-        super().__init__()
+    def __init__(self, text: str, message_id: str | None, who: str = "you", siblings: str = "") -> None:
+        super().__init__(who)
         self.message_id = message_id
         self._text = printable(cut(text))
-        self._who = who
+        self._siblings = siblings
 
     def compose(self) -> ComposeResult:
         """Its parts."""
-        yield Static(self._who, classes="who", markup=False)
-        yield Static(Content(self._text), classes="said", markup=False)
+        yield self._heading
+        with Vertical(classes="said"):
+            yield Static(Content(self._text), markup=False)
+            if self._siblings:
+                yield Static(self._siblings, classes="siblings", markup=False)
 
 
 class SystemView(MessageView):
-    """The system prompt, in short."""
+    """The system prompt, in short, or another setting of the session; not there while it is empty."""
 
     DEFAULT_CSS = """
     SystemView > .said { color: $text-muted; text-style: italic; }
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = one_line(text, 160)
+    def __init__(self, who: str) -> None:
+        super().__init__(who)
+        self._said = Static("", classes="said", markup=False)
+        self._text = ""
+        self.display = False
 
     def compose(self) -> ComposeResult:
         """Its parts."""
-        yield Static("system", classes="who", markup=False)
-        yield Static(Content(self._text), classes="said", markup=False)
+        yield self._heading
+        yield self._said
+
+    def show(self, text: str) -> None:
+        """Show this from now on."""
+        self.display = bool(text)
+        if text != self._text:
+            self._text = text
+            self._said.update(Content(one_line(text, 160)))
 
 
 class NoticeView(MessageView):
@@ -94,13 +132,13 @@ class NoticeView(MessageView):
     """
 
     def __init__(self, text: str, reason: str) -> None:
-        super().__init__()
+        super().__init__("!")
         self._text = one_line(text, 200)
         self._reason = printable(reason)
 
     def compose(self) -> ComposeResult:
         """Its parts."""
-        yield Static("!", classes="who", markup=False)
+        yield self._heading
         with Vertical(classes="said"):
             if self._text:
                 yield Static(Content(self._text), classes="question", markup=False)
@@ -118,9 +156,8 @@ class AnswerView(MessageView):
     """
 
     def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
-        super().__init__()
+        super().__init__(who)
         self.message_id = message.id if message else None
-        self._who = who
         self._markdown = Markdown(
             printable(message.text[:SHOWN_ANSWER]) if message else "",
             parser_factory=_parser,
@@ -134,7 +171,7 @@ class AnswerView(MessageView):
 
     def compose(self) -> ComposeResult:
         """Its parts."""
-        yield Static(self._who, classes="who", markup=False)
+        yield self._heading
         with Vertical(classes="said"):
             yield self._markdown
             yield self._figures

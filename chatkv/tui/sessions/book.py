@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 
+from chatkv.chat.settings import Settings
 from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
 from chatkv.engine.messages import Delta, Finished
@@ -67,24 +68,26 @@ class SessionBook:
     def new(self) -> Session:
         """An empty session with the current one's system prompt, made current.
 
-        An unused one is used again.
+        An unused one is used again. Sampling is as in the current one too.
         """
-        system = self.current.conversation.system
+        system, sampling = self.current.conversation.system, dict(self.current.conversation.sampling)
         for session in self.sessions:
             if session.head is None and not session.stored and not session.draft and not session.running:
-                session.conversation.system = system
+                session.conversation.system, session.conversation.sampling = system, sampling
                 self.switch(session)
                 return session
         session = self._open(Conversation(system=system))
+        session.conversation.sampling = sampling
         self.sessions.append(session)
         self.switch(session)
         return session
 
     def ask(self, session: Session, text: str) -> Message:
         """Put the person's ``text`` behind the head (or in place of the message being edited) and save it."""
+        session.replaced = None
         if session.editing is not None:
             parent = session.conversation.messages[session.editing].parent
-            session.editing = None
+            session.editing, session.replaced = None, session.conversation.head
             self.set_head(session, parent)
         session.notice = None
         session.sent.append(text)
@@ -98,20 +101,21 @@ class SessionBook:
         if session.stored:
             self._try(lambda: self._store.set_head(session.conversation, head))
 
-    def start(self, session: Session, request: int | None) -> Running:
-        """An answer to the head of ``session`` is on its way; ``request`` None: once the engine is ready.
+    def start(self, session: Session, request: int | None, at: Message | None = None) -> Running:
+        """An answer to ``at`` (None: the head) is on its way; ``request`` None: once the engine is ready.
 
-        Where the head is an answer, it is answered again: a sibling, and the old one stays.
+        Where that is an answer, its question is answered again: a sibling, and the old one stays.
         """
-        head = session.head
-        if head is None:
+        at, head = at or session.head, session.conversation.head
+        if at is None:
             raise ValueError("there is no message to answer")
+        parent = at.parent if at.role == "assistant" and at.parent is not None else at.id
         before = None
-        if head.role == "assistant" and head.parent is not None:
-            before = head.id
-            self.set_head(session, head.parent)
+        if parent != head:
+            before = head
+            self.set_head(session, parent)
         session.notice = None
-        session.running = Running(request, session.conversation.head or head.id, before)
+        session.running = Running(request, parent, before)
         return session.running
 
     def add(self, delta: Delta) -> Session | None:
@@ -176,6 +180,12 @@ class SessionBook:
         session.conversation.system = system
         if session.stored:
             self._store.set_system(session.conversation, system)
+
+    def set_sampling(self, session: Session, sampling: Settings) -> None:
+        """Have its answers sampled so. Raises ChatError where it can't be saved."""
+        session.conversation.sampling = dict(sampling)
+        if session.stored:
+            self._store.set_sampling(session.conversation, sampling)
 
     def fork(self, session: Session) -> Session | None:
         """A new session with the messages up to the head, made current; None without a message to fork at."""
@@ -250,7 +260,8 @@ class SessionBook:
         message = session.conversation.messages[running.parent]
         again = running.before is not None
         session.notice = Notice("" if again else message.text, reason)
-        self.set_head(session, running.before if again else message.parent)
+        self.set_head(session, running.before if again else session.replaced or message.parent)
+        session.replaced = None
         session.unread = session is not self.current
         return "" if again else message.text
 

@@ -33,6 +33,9 @@ class Session:
     notice: Notice | None = None
     editing: str | None = None
     """Id of the user message that the next one sent replaces."""
+    replaced: str | None = None
+    """Where the head was before the question on its way took another's place; it goes back there if
+    nothing comes of it."""
     sent: list[str] = field(default_factory=list)
     """What the prompt's history walks through."""
 

@@ -1,0 +1,131 @@
+"""Asking, answering again, editing, switching between answers, copying: what keys do to messages."""
+
+from __future__ import annotations
+
+from textual import on
+
+from chatkv.chat.tree import Message
+from chatkv.tui.chat.code import code_blocks
+from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.session_actions import SessionActionsApp
+from chatkv.tui.sessions.session import Session
+
+
+class AskingApp(SessionActionsApp):
+    """Each acts on the selected message, else on the newest."""
+
+    @property
+    def selected(self) -> Message | None:
+        """The message selected in the chat; None where none is."""
+        view = self.main.chat.view
+        if view is None or view.selected is None or view.session is not self.book.current:
+            return None
+        return self.book.current.conversation.messages.get(view.selected)
+
+    @on(Prompt.Submitted)
+    async def _submitted(self, event: Prompt.Submitted) -> None:
+        event.stop()
+        session = self.book.by_key(event.key) or self.book.current
+        await self.send(session, event.text)
+
+    async def send(self, session: Session, text: str) -> None:
+        """Ask ``text`` in ``session``; where that can't be, it stays to be sent again."""
+        if refusal := self.desk.refusal(session):
+            self.report(refusal)
+            self.keep_text(session, text)
+            return
+        session.draft = ""
+        self.desk.ask(session, text)
+        if session is self.book.current:
+            self.main.prompt.set_history(session.sent)
+            await self.main.follow()
+        self.main.changed()
+
+    def keep_text(self, session: Session, text: str) -> None:
+        """``text`` could not be sent: back to where it was typed."""
+        if session is self.book.current:
+            self.main.prompt.put_back(text)
+        else:
+            session.draft = text
+
+    async def action_regenerate(self) -> None:
+        """Answer the last (or selected) question again; the old answer stays as a sibling."""
+        session = self.book.current
+        refusal = self.desk.refusal(session) or ("" if session.head else "there is no question to answer yet")
+        if refusal:
+            self.report(refusal)
+            return
+        self.desk.answer(session, self.selected)
+        await self.main.follow()
+
+    def action_edit(self) -> None:
+        """Put the last (or selected) question into the prompt; what is sent takes its place."""
+        session = self.book.current
+        question = self.selected or session.last_question
+        if question is not None and question.role == "assistant" and question.parent is not None:
+            question = session.conversation.messages[question.parent]
+        if session.running or question is None or question.role != "user":
+            self.report("esc stops the answer first" if session.running else "there is no question to edit")
+            return
+        session.editing = question.id
+        self.main.prompt.load(question.text)
+        self.main.action_prompt()
+        which = "your last message" if question is session.last_question else "an earlier message"
+        self.say(f"editing {which}: enter sends it in its place, esc keeps the old one")
+
+    async def action_sibling(self, by: int) -> None:
+        """Show the previous or next of several versions of the last (or selected) message."""
+        session = self.book.current
+        conversation = session.conversation
+        if session.running:
+            self.report("esc stops the answer first")
+            return
+        targets = [self.selected] if self.selected else [session.last_answer, session.last_question]
+        several = [m for m in targets if m is not None and len(conversation.siblings(m.id)) > 1]
+        if not several:
+            self.say("there is one version of this message; ctrl+r or e make another")
+            return
+        siblings = conversation.siblings(several[0].id)
+        at = siblings.index(several[0]) + by
+        if 0 <= at < len(siblings):
+            self.book.set_head(session, conversation.latest(siblings[at].id))
+            if self.selected and (view := self.main.chat.view) is not None:
+                await view.reveal(siblings[at].id)
+            self.main.changed()
+
+    def action_copy_answer(self) -> None:
+        """The last answer (or the selected message), as the Markdown it is."""
+        message = self.selected or self.book.current.last_answer
+        if message is None:
+            self.report("there is no answer to copy yet")
+            return
+        self.copy_to_clipboard(message.text)
+        self.say(f"copied {len(message.text):,} characters")
+
+    def action_copy_code(self) -> None:
+        """A code block of the last answer (or the selected message); again: its next one."""
+        message = self.selected or self.book.current.last_answer
+        blocks = code_blocks(message.text) if message is not None else []
+        if message is None or not blocks:
+            self.report("there is no code block to copy here")
+            return
+        before, at = self._copied_code
+        at = (at + 1) % len(blocks) if before == message.id else 0
+        self._copied_code = (message.id, at)
+        self.copy_to_clipboard(blocks[at])
+        lines = blocks[at].count("\n") + 1
+        which = f"code block {at + 1} of {len(blocks)}" if len(blocks) > 1 else "the code block"
+        more = " · c again: the next" if len(blocks) > 1 else ""
+        self.say(f"copied {which}, {lines} line{'s' * (lines != 1)}{more}")
+
+    _copied_code: tuple[str, int] = ("", 0)
+    """The message whose code block was copied last, and which of its blocks."""
+
+    def action_copy_selection(self) -> None:
+        """Ctrl+c copies; it never quits."""
+        text = self.screen.get_selected_text()
+        if text:
+            self.copy_to_clipboard(text)
+            self.say(f"copied {len(text):,} characters")
+        else:
+            self.say("nothing is selected to copy · y copies the last answer · ctrl+q quits")

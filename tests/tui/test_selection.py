@@ -1,0 +1,165 @@
+"""Keys on a message chosen in the chat, and conversations longer than the window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chatkv.chat.store import SessionStore
+from chatkv.tui.chat.code import code_blocks
+from tests.tui.helpers import Bench
+
+CODE = "Two:\n\n```py\na = 1\n```\n\n- in a list\n\n  ```sh\n  ls\n  ```\n"
+
+
+async def test_any_message_can_be_chosen_and_copied(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run() as pilot:
+        await bench.ask("one")
+        await bench.ask("two")
+        await bench.press("escape", "K", "K", "K")
+        assert "▸smol" in bench.screen_text
+        await bench.press("y")
+        assert bench.app.clipboard == "You said: one"
+        await bench.press("shift+up", "shift+up", "y")
+        assert bench.app.clipboard == "one"
+        await bench.press("J", "y")
+        assert bench.app.clipboard == "You said: one"
+        await bench.press("escape", "y")
+        assert "▸smol" not in bench.screen_text
+        assert bench.app.clipboard == "You said: two"
+        view = bench.app.main.chat.view
+        assert view is not None
+        await pilot.click(view.query("UserView").first(), offset=(12, 0))
+        await bench.press("y")
+        assert bench.app.clipboard == "one"
+
+
+async def test_code_blocks_are_copied_one_by_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, script=lambda request: CODE)
+    async with bench.run():
+        await bench.press("escape", "c")
+        assert any("no code block" in line for line in bench.said)
+        await bench.press("i")
+        await bench.ask("go")
+        await bench.press("escape", "c")
+        assert bench.app.clipboard == "a = 1"
+        await bench.press("c")
+        assert bench.app.clipboard == "ls"
+        assert any("code block 2 of 2, 1 line · c again" in line for line in bench.said)
+        await bench.press("c")
+        assert bench.app.clipboard == "a = 1"
+
+
+def test_code_blocks() -> None:
+    assert code_blocks("none `here`") == []
+    assert code_blocks("~~~\nopen\n\nend") == ["open\n\nend"]
+    assert code_blocks("x\n\n    indented\n    more\n") == ["indented\nmore"]
+
+
+async def test_an_earlier_question_is_edited_and_both_branches_stay(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.ask("two")
+        await bench.press("escape", "K", "K", "K", "K", "e")
+        assert bench.app.main.prompt.text == "one"
+        await bench.ask("uno")
+        assert [text for role, text in bench.texts() if role == "user"] == ["uno"]
+        assert "2/2 ← →" in bench.screen_text
+        await bench.press("escape", "left")
+        assert [text for role, text in bench.texts() if role == "user"] == ["one", "two"]
+        await bench.press("K", "K", "K", "K", "right")
+        assert [text for role, text in bench.texts() if role == "user"] == ["uno"]
+        assert "▸you" in bench.screen_text
+
+
+async def test_an_edit_that_gets_no_answer_brings_the_old_branch_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.ask("two")
+        await bench.press("escape", "K", "K", "K", "K", "e")
+        await bench.type("uno")
+        bench.engine.refuse("too long")
+        await bench.settle()
+        assert [text for role, text in bench.texts() if role == "user"] == ["one", "two"]
+        assert bench.app.main.prompt.text == "uno"
+
+
+async def test_an_earlier_answer_is_made_again(tmp_path: Path) -> None:
+    answers = iter(["a1", "a2", "b1"])
+    bench = Bench(tmp_path, script=lambda request: next(answers))
+    async with bench.run():
+        await bench.ask("one")
+        await bench.ask("two")
+        await bench.press("escape", "K", "K", "K", "ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+        assert bench.texts() == [("user", "one"), ("assistant", "b1")]
+        await bench.press("left")
+        assert [text for _, text in bench.texts()] == ["one", "a1", "two", "a2"]
+
+
+async def test_an_earlier_answer_made_again_and_stopped_leaves_all_as_it_was(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.ask("two")
+        before = bench.texts()
+        await bench.press("escape", "K", "K", "K", "ctrl+r", "escape")
+        bench.engine.step()
+        await bench.settle()
+        assert bench.texts() == before
+        assert bench.app.main.prompt.text == ""
+
+
+async def test_one_version_has_no_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.press("escape", "left")
+        assert any("one version" in line for line in bench.said)
+
+
+def long_session(folder: Path, count: int) -> None:
+    store = SessionStore(folder / "sessions")
+    conversation = store.create("long")
+    for n in range(count):
+        store.append(conversation, conversation.append("user" if n % 2 == 0 else "assistant", f"message {n}"))
+
+
+async def test_however_far_one_goes_only_a_window_is_mounted(tmp_path: Path) -> None:
+    long_session(tmp_path, 220)
+    bench = Bench(tmp_path)
+    async with bench.run():
+        view = bench.app.main.chat.view
+        assert view is not None
+        view.focus()
+        for _ in range(24):
+            await bench.press("g")
+            assert len(view.query("MessageView")) <= 24 * 3 + 4
+        assert "message 0" in bench.screen_text
+        assert "earlier messages" not in bench.screen_text
+        await bench.press("G")
+        assert "message 219" in bench.screen_text
+        assert len(view.query("UserView")) <= 24
+
+
+async def test_a_message_far_up_is_revealed_and_asking_goes_to_the_end(tmp_path: Path) -> None:
+    long_session(tmp_path, 220)
+    bench = Bench(tmp_path)
+    async with bench.run():
+        view = bench.app.main.chat.view
+        assert view is not None
+        await view.reveal(bench.session.conversation.path()[100].id)
+        await bench.settle()
+        assert "message 100" in bench.screen_text
+        assert len(view.query("MessageView")) <= 30
+        view.focus()
+        for _ in range(20):
+            await bench.press("J")
+        assert "message 120" in bench.screen_text
+        await bench.press("i")
+        await bench.ask("newest")
+        assert "You said: newest" in bench.screen_text
+        assert view.selected is None
