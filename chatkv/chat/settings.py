@@ -35,6 +35,10 @@ class Parameter:
         low = f"above {self.least:g}" if self.above else f"from {self.least:g}"
         return f"{kind} {low}" if self.most > 1e9 else f"{kind} {low} to {self.most:g}"
 
+    def read(self, text: str) -> object:
+        """What ``text`` means; None where it is no such thing."""
+        return _json(text.lstrip("+"))
+
     def holds(self, value: object) -> bool:
         """Whether ``value`` may be set."""
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
@@ -44,11 +48,53 @@ class Parameter:
         return (value > self.least if self.above else value >= self.least) and value <= self.most
 
 
-PARAMETERS: Mapping[str, Parameter] = {
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Up to ``most`` texts of up to ``length`` characters."""
+
+    what: str
+    most: int
+    length: int
+
+    @property
+    def range(self) -> str:
+        """In words."""
+        return f'1 to {self.most} texts, like END or ["\\n\\n", "END"], of up to {self.length} characters'
+
+    def read(self, text: str) -> object:
+        """A JSON string or list of them; anything else is one text as it stands."""
+        if not text.startswith(("[", '"')):
+            return [text]
+        given = _json(text)
+        return [given] if isinstance(given, str) else given
+
+    def holds(self, value: object) -> bool:
+        """Whether ``value`` may be set."""
+        return (
+            isinstance(value, list)
+            and 0 < len(value) <= self.most
+            and all(isinstance(text, str) and 0 < len(text) <= self.length for text in value)
+        )
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=lambda word: word)
+    except (ValueError, RecursionError):
+        return None
+
+
+PARAMETERS: Mapping[str, Parameter | Texts] = {
     "temperature": Parameter("0: always the likeliest token", False, 0, 100),
     "top_p": Parameter("sample from this share of the probability", False, 0, 1, above=True),
     "top_k": Parameter("sample from this many tokens; 0: from all", True, 0, 2**31 - 1),
     "max_tokens": Parameter("tokens an answer may have", True, 1, 2**31 - 1),
+    "min_p": Parameter("only tokens at least this likely, beside the likeliest one", False, 0, 1),
+    "repetition_penalty": Parameter("above 1: less of what was there already", False, 0.01, 100),
+    "presence_penalty": Parameter("subtracted from what the answer has said already", False, -10, 10),
+    "frequency_penalty": Parameter("the same, for each time it was said", False, -10, 10),
+    "stop": Texts("the answer ends before the first of these", 16, 200),
+    "logprobs": Parameter("record the log-probability of each token, and of so many others", True, 0, 20),
     "seed": Parameter("for the same answers every time", True, 0, 2**63 - 1),
 }
 
@@ -76,10 +122,7 @@ def value(name: str, text: str) -> Any:
     Raises:
         ChatError: it may not be set to that.
     """
-    try:
-        number: object = json.loads(text.lstrip("+"), parse_constant=lambda word: word)
-    except (ValueError, RecursionError):
-        number = None
+    number = PARAMETERS[name].read(text)
     check(name, number, text)
     return number
 
@@ -110,4 +153,12 @@ def checked(given: Mapping[str, object]) -> tuple[Settings, list[str]]:
 
 def describe(settings: Mapping[str, object]) -> str:
     """``temperature 0.7 · seed 3``."""
-    return " · ".join(f"{name} {number}" for name, number in settings.items())
+    return " · ".join(
+        f"{name} {json.dumps(it, ensure_ascii=False) if isinstance(it, list) else it}"
+        for name, it in settings.items()
+    )
+
+
+def plain(settings: Mapping[str, object]) -> Settings:
+    """The values as an engine takes them: tuples for lists."""
+    return {name: tuple(it) if isinstance(it, list) else it for name, it in settings.items()}

@@ -9,9 +9,10 @@ import typer
 from chatkv import __version__
 from chatkv.cli.bench import bench
 from chatkv.cli.export import export
-from chatkv.cli.listing import sessions, themes
+from chatkv.cli.listing import themes
 from chatkv.cli.models import fetch, models
 from chatkv.cli.run import run
+from chatkv.cli.sessions import app as sessions
 
 app = typer.Typer(
     add_completion=False,
@@ -39,6 +40,7 @@ def chatkv(
         print(context.get_help())
 
 
-for command in (run, models, fetch, sessions, themes, export):
+for command in (run, models, fetch, themes, export):
     app.command()(command)
+app.add_typer(sessions, name="sessions")
 app.add_typer(bench, name="bench")

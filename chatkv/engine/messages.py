@@ -26,6 +26,7 @@ __all__ = [
     "Finished",
     "GenerateRequest",
     "Loading",
+    "Measured",
     "Ready",
     "Role",
     "Sampling",
@@ -278,4 +279,18 @@ class Batch:
     """The engine's figures, a few times a second while something happens; None: as they were."""
 
 
-EngineMessage = Loading | Ready | Failed | Batch
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a prompt would cost now (``Engine.measure``); ``ticket`` is the asker's own.
+
+    ``reused`` of its ``prompt_tokens`` are in the cache. ``problem``: one line where it can't be told,
+    else empty.
+    """
+
+    ticket: int
+    prompt_tokens: int
+    reused: int
+    problem: str = ""
+
+
+EngineMessage = Loading | Ready | Failed | Batch | Measured

@@ -14,7 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from chatkv.engine.config import EngineConfig
-from chatkv.engine.messages import Batch, EngineMessage, Failed, Finished, GenerateRequest, Loading
+from chatkv.engine.messages import (
+    Batch,
+    EngineMessage,
+    Failed,
+    Finished,
+    GenerateRequest,
+    Loading,
+    Turn,
+)
 from chatkv.engine.outbox import Outbox
 from chatkv.errors import ChatkvError
 
@@ -86,6 +94,19 @@ class Engine:
         It comes in a ``Batch``, some steps later: others go on meanwhile. Before ``Ready`` it waits.
         """
         self._commands.put(lambda core: core.verify(request))
+
+    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
+        """Tell what asking for the next answer to ``turns`` would cost; ``Measured`` follows.
+
+        Nothing is changed by it, not even what was used last.
+        """
+
+        def tell(core: EngineCore) -> None:
+            from chatkv.engine.measure import measure
+
+            self._listener(measure(ticket, session, turns, core.codec, core.cache))
+
+        self._commands.put(tell)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids, control tokens left out; "" before ``Ready``."""

@@ -7,6 +7,7 @@ from textual import on
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.code import code_blocks
 from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.dialogs.fork import ForkDialog
 from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.sessions.session import Session
 
@@ -57,6 +58,38 @@ class AskingApp(SessionActionsApp):
             return
         self.desk.answer(session, self.selected)
         await self.main.follow()
+
+    def action_fork(self) -> None:
+        """Choose where to fork, starting at the selected or newest message; its cost is shown first."""
+        session = self.book.current
+        at = self.selected or session.head
+        if at is None or session.running:
+            why = "this session is still answering: fork when it is done, or esc stops it"
+            self.report(why if session.running else "nothing to fork yet: send a message first")
+            return
+
+        async def done(message: str | None) -> None:
+            if message is not None and await self.go(lambda: self.book.fork(session, message)):
+                self.say(f"forked into '{self.book.current.name}'")
+                self.main.action_prompt()
+
+        path = session.conversation.path()
+        self.push_screen(ForkDialog(path, at.id, lambda m, told: self.desk.measure(session, m, told)), done)
+
+    def action_verify(self) -> None:
+        """Compute the last (or selected) answer again without the cache, and compare."""
+        session = self.book.current
+        message = self.selected or session.last_answer
+        if message is None or message.role != "assistant":
+            self.report(
+                "there is no answer to verify yet" if message is None else "select an answer to verify"
+            )
+            return
+        if refusal := self.desk.verify(session, message):
+            self.report(refusal)
+            return
+        session.notes[message.id] = "verifying…"
+        self.main.changed()
 
     def action_edit(self) -> None:
         """Put the last (or selected) question into the prompt; what is sent takes its place."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from textual import on
 
 from chatkv.chat.errors import ChatError
+from chatkv.chat.exchange import export_to, in_words, read_chats
 from chatkv.chat.presets import Preset, load_presets, save_preset
 from chatkv.chat.settings import DEFAULT_WORDS, describe, parameter, value
 from chatkv.errors import ChatkvError
@@ -67,8 +68,14 @@ class CommandsApp(AskingApp):
                 self.action_rename()
             case "rename", name:
                 self.book.rename(session, name)
-            case "file", path:
+            case "file", path if path:
                 self._insert(path)
+            case "export", rest if " " in rest:
+                self._export(session, *rest.split(" ", 1))
+            case "import", path if path:
+                await self._import(path)
+            case "search", wanted:
+                self.action_search(wanted)
             case "clear", "":
                 self._begin_again(session)
             case "clear", "cache":
@@ -143,11 +150,25 @@ class CommandsApp(AskingApp):
         self.say("begun again; what was said is kept: ← on your next message goes back to it")
 
     def _insert(self, path: str) -> None:
-        if not path:
-            raise ChatError("usage: /file PATH")
-        self.main.prompt.insert_file(Choice("", file=Path(os.path.expanduser(path.strip("\"'")))))
+        self.main.prompt.insert_file(Choice("", file=_path(path)))
+
+    def _export(self, session: Session, kind: str, path: str) -> None:
+        if session.head is None:
+            raise ChatError("there is nothing to export yet: send a message first")
+        export_to(session.conversation, kind, _path(path))
+        self.say(f"wrote {_path(path)}")
+
+    async def _import(self, path: str) -> None:
+        imported = read_chats(_path(path))
+        await self.go(lambda: self.book.take_in(imported.conversations))
+        self.say(f"imported {in_words(imported)}")
 
     @on(Prompt.Refused)
     def _refused(self, event: Prompt.Refused) -> None:
         event.stop()
         self.report(event.reason)
+
+
+def _path(typed: str) -> Path:
+    """As a shell would read it: quotes off, ``~`` resolved."""
+    return Path(os.path.expanduser(typed.strip().strip("\"'")))

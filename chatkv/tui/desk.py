@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from chatkv.chat.settings import plain
 from chatkv.chat.tree import Message
 from chatkv.engine.messages import (
     Batch,
@@ -12,8 +14,10 @@ from chatkv.engine.messages import (
     Failed,
     GenerateRequest,
     Loading,
+    Measured,
     Ready,
     Sampling,
+    Turn,
 )
 from chatkv.errors import ChatkvError
 from chatkv.tui.engine_port import EnginePort
@@ -36,6 +40,10 @@ class Desk:
         """Told where a question got no answer: its text belongs back into the prompt."""
         self._sampling = sampling
         self._engine: EnginePort | None = None
+        self._measuring: dict[int, Callable[[Measured], None]] = {}
+        self._tickets = itertools.count(1)
+        self._verifying: dict[int, tuple[Session, str]] = {}
+        """Request → its session and the id of its answer."""
 
     def connect(self, engine: EnginePort) -> None:
         """Use this engine and start it."""
@@ -62,6 +70,9 @@ class Desk:
                     self._give_up(session, said.message)
             case Batch():
                 self._hear_batch(said)
+            case Measured():
+                if told := self._measuring.pop(said.ticket, None):
+                    told(said)
 
     def refusal(self, session: Session) -> str:
         """Why ``session`` can't be asked now, in one line that says what to do; empty where it can."""
@@ -110,6 +121,36 @@ class Desk:
         self._engine.clear_cache()
         return True
 
+    @property
+    def works(self) -> bool:
+        """True while there is an engine that takes requests."""
+        return self._engine is not None and self.ready is not None and not self.failed
+
+    def measure(self, session: Session, behind: Message, told: Callable[[Measured], None]) -> bool:
+        """Have the prompt measured that comes behind a message of ``session``: for a question its own,
+        for an answer that of an empty next question. False, and nothing follows, without an engine.
+        """
+        if self._engine is None or not self.works:
+            return False
+        turns = session.turns(self.book.model, behind.id)
+        if behind.role != "user":
+            turns = (*turns, Turn("user", ""))
+        ticket = next(self._tickets)
+        self._measuring[ticket] = told
+        self._engine.measure(ticket, session.key, turns)
+        return True
+
+    def verify(self, session: Session, answer: Message) -> str:
+        """Have an answer computed again without the cache; a line where that can't be done, else empty."""
+        request = session.requests.get(answer.id)
+        if self._engine is None or not self.works:
+            return "there is no model yet to verify with"
+        if request is None:
+            return "only answers of this run can be verified: ctrl+r has it answered again"
+        self._verifying[request] = (session, answer.id)
+        self._engine.verify(request)
+        return ""
+
     def pin(self, node: int, pinned: bool) -> None:
         """Have a node of the cache evicted last, or no longer."""
         if self._engine is not None and self.ready is not None and not self.failed:
@@ -121,7 +162,7 @@ class Desk:
 
     def sampling(self, session: Session) -> Sampling:
         """How its answers are sampled."""
-        return replace(self._sampling, **session.conversation.sampling)
+        return replace(self._sampling, **plain(session.conversation.sampling))
 
     def _submit(self, session: Session) -> None:
         running = session.running
@@ -146,3 +187,7 @@ class Desk:
             ended = self.book.finish(finished)
             if ended and ended[1]:
                 self.returned(*ended)
+        for verified in batch.verified:
+            if asked := self._verifying.pop(verified.request, None):
+                session, answer = asked
+                session.notes[answer] = verified.message

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from textual.message import Message
 
-from chatkv.engine.messages import EngineMessage, GenerateRequest
+from chatkv.engine.messages import EngineMessage, GenerateRequest, Turn
 
 
 class EnginePort(Protocol):
@@ -27,6 +27,12 @@ class EnginePort(Protocol):
 
     def pin(self, node: int, pinned: bool) -> None:
         """Have a node of the tree evicted last, or no longer; ``PinRefused`` follows where it can't be."""
+
+    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
+        """Tell what asking for the next answer to ``turns`` would cost; ``Measured`` follows."""
+
+    def verify(self, request: int) -> None:
+        """Compute a finished request again without the cache; ``Verified`` follows."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids."""

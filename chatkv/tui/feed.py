@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import Event
-from chatkv.scheduler import events as sched
 
 KEPT_RECENT = 2_000
 GHOST_S = 8.0
@@ -82,14 +81,6 @@ class Feed:
         """What a person has to be told since the last call, frozen or not."""
         notices, self._notices = self._notices, []
         return notices
-
-    def cached_tokens(self, session: str) -> int | None:
-        """How many tokens of what ``session`` last computed are still in the tree; None if it ran nothing.
-
-        A fork at its head reuses these.
-        """
-        end = self._live.end_of(session)
-        return None if end is None else sum(len(self._live.nodes[n].tokens) for n in self._live.path(end))
 
     def _fold(self, events: Sequence[Event], wall: float) -> None:
         self._live.apply_all(events, wall)

@@ -41,6 +41,7 @@ class MainScreen(ArrangedScreen):
         Binding("ctrl+n", "app.new", "New"),
         Binding("ctrl+s", "app.sessions", "Sessions"),
         Binding("ctrl+o", "app.fork", "Fork"),
+        Binding("ctrl+f", "app.search", "Search", show=False, priority=True),
         Binding("escape", "back", "Stop"),
         Binding("f1", "app.help", "Help"),
         Binding("f2", "app.rename", "Rename"),
@@ -122,10 +123,9 @@ class MainScreen(ArrangedScreen):
 
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book
-        listed = items(book.sessions, book.current)
         row = self.query_one("#chips", ChipRow)
-        row.show(chips(listed, row.content_size.width))
-        self.query_one(SessionPanel).show(listed)
+        row.show(chips(items(enumerate(book.sessions, 1), book.current), row.content_size.width))
+        self.query_one(SessionPanel).show(items(book.listed(), book.current), book.order)
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE)
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))

@@ -12,6 +12,7 @@ from chatkv.tui.dialogs.ask_line import AskLine
 from chatkv.tui.dialogs.confirm import Confirm
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.picker import SessionPicker
+from chatkv.tui.sessions.search import Hit, SearchDialog
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.spine import SpineApp
 
@@ -37,19 +38,6 @@ class SessionActionsApp(SpineApp):
         session = self.book.by_key(key)
         if session is not None:
             await self.go(lambda: self.book.switch(session))
-
-    async def action_fork(self) -> None:
-        """A new session with everything up to the head."""
-        session = self.book.current
-        cached = self.desk.feed.cached_tokens(session.key)
-        if session.head is None or session.running:
-            why = "this session is still answering: fork when it is done, or esc stops it"
-            self.report(why if session.running else "nothing to fork yet: send a message first")
-            return
-        if await self.go(lambda: self.book.fork(session)):
-            cost = "" if cached is None else f" · {cached:,} tokens are in the cache and will be reused"
-            self.say(f"forked into '{self.book.current.name}'{cost}")
-            self.main.action_prompt()
 
     async def open_example(self, example: Conversation) -> None:
         """A copy of a shipped session."""
@@ -97,7 +85,7 @@ class SessionActionsApp(SpineApp):
                 self.desk.stop(session)
                 if await self.go(lambda: self.book.delete(session)):
                     await self.main.chat.forget(session)
-                    self.say(f"deleted '{session.name}' · undo: ctrl+p, Undo delete")
+                    self.say(f"deleted '{session.name}' · undo: ctrl+s ctrl+z, or /undo")
 
         count = len(session.conversation.messages)
         name = one_line(session.name, NAME_LIMIT)
@@ -117,7 +105,44 @@ class SessionActionsApp(SpineApp):
             if key is not None:
                 await self.switch_to(key)
 
-        self.push_screen(SessionPicker(self.book, self.action_rename, self.action_delete), done)
+        picker = SessionPicker(
+            self.book, self.action_rename, self.action_delete, self.action_undelete, self.action_search
+        )
+        self.push_screen(picker, done)
+
+    def action_sort_sessions(self) -> None:
+        """The lists' next order."""
+        self.book.next_order()
+        self.main.changed()
+
+    def action_search(self, wanted: str = "") -> None:
+        """Search what was said in all sessions, and go there."""
+
+        async def done(hit: Hit | None) -> None:
+            if hit is not None:
+                await self._go_to(hit)
+
+        self.push_screen(SearchDialog(self.book.sessions, wanted), done)
+
+    async def _go_to(self, hit: Hit) -> None:
+        session = hit.session
+        if session not in self.book.sessions:
+            return
+        await self.go(lambda: self.book.switch(session))
+        if hit.message is None:
+            return
+        conversation = session.conversation
+        if hit.message not in {message.id for message in conversation.path()}:
+            if session.running:
+                self.report("that message is on another branch; esc stops the answer first")
+                return
+            self.book.set_head(session, conversation.latest(hit.message))
+        if self.main.one_pane:
+            self.main.go_to("chat")
+        if (view := self.main.chat.view) is not None:
+            await view.reveal(hit.message)
+            self.main.call_after_refresh(view.focus)
+        self.main.changed()
 
     @on(ChipRow.Picked, "#chips")
     async def _chip(self, event: ChipRow.Picked) -> None:

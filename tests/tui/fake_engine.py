@@ -17,11 +17,15 @@ from chatkv.engine.messages import (
     Finished,
     GenerateRequest,
     Loading,
+    Measured,
     Ready,
+    Turn,
+    Verified,
 )
 from chatkv.kvcache.errors import CacheError
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.model.thinking import ThinkingSplitter
 from chatkv.scheduler import events as sched
 
 Script = Callable[[GenerateRequest], str]
@@ -40,6 +44,18 @@ class _Open:
     cached: int = 0
     copied: int = 0
     out: list[int] = field(default_factory=list)
+    splitter: ThinkingSplitter = field(default_factory=lambda: ThinkingSplitter(thinks=True))
+    thinking: str = ""
+    text: str = ""
+
+    def push(self, piece: str, last: bool) -> tuple[str, str]:
+        thinking, text = self.splitter.push(piece)
+        if last:
+            rest = self.splitter.flush()
+            thinking, text = thinking + rest[0], text + rest[1]
+        self.thinking += thinking
+        self.text += text
+        return thinking, text
 
 
 class FakeEngine:
@@ -79,13 +95,16 @@ class FakeEngine:
 
     def submit(self, request: GenerateRequest) -> int:
         self.requests.append(request)
-        prompt = []
-        for turn in request.turns:
-            prompt += self.encode(f"<{turn.role}>")
-            prompt += list(turn.token_ids) if turn.token_ids is not None else self.encode(turn.text)
-        prompt += self.encode("<assistant>")
+        prompt = self._prompt(request.turns)
         self._waiting.append(_Open(len(self.requests), request, prompt, self.encode(self.script(request))))
         return len(self.requests)
+
+    def _prompt(self, turns: Sequence[Turn]) -> list[int]:
+        prompt = []
+        for turn in turns:
+            prompt += self.encode(f"<{turn.role}>")
+            prompt += list(turn.token_ids) if turn.token_ids is not None else self.encode(turn.text)
+        return prompt + self.encode("<assistant>")
 
     def stop(self, request: int) -> None:
         self._stops.add(request)
@@ -100,6 +119,15 @@ class FakeEngine:
         except CacheError as error:
             self._log.emit(sched.PinRefused, node=node, reason=str(error))
         self._send()
+
+    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
+        prompt = self._prompt(turns)
+        self.listener(Measured(ticket, len(prompt), self._cache.peek(prompt)))
+
+    def verify(self, request: int) -> None:
+        session = self.requests[request - 1].session
+        told = Verified(request, session, 3, 2, 0.25, 1, None, 0.5, f"request {request}: the same 3 tokens")
+        self.listener(Batch(self._clock, (), (), (), verified=(told,)))
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self._pieces[i] for i in ids)
@@ -222,7 +250,8 @@ class FakeEngine:
                 request.out.append(token)
                 if len(request.out) == 1:
                     self._log.emit(sched.FirstToken, request=request.id, ttft_s=0.041)
-                deltas.append(Delta(request.id, request.asked.session, self._pieces[token], (token,)))
+                thinking, text = request.push(self._pieces[token], len(request.out) == len(request.answer))
+                deltas.append(Delta(request.id, request.asked.session, text, (token,), thinking))
                 if len(request.out) == len(request.answer):
                     self._running.remove(request)
                     self._cache.close(request.id, "finished")
@@ -236,7 +265,8 @@ class FakeEngine:
             session=request.asked.session,
             reason=reason,
             message=message,
-            text=self.decode(request.out),
+            text=request.text,
+            thinking=request.thinking,
             token_ids=tuple(request.out),
             prompt_tokens=len(request.prompt),
             cached=request.cached,

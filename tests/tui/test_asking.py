@@ -211,7 +211,7 @@ async def test_regenerating_makes_a_sibling_and_both_can_be_seen(tmp_path: Path)
         assert bench.texts() == [("user", "q"), ("assistant", "second answer")]
         assert "2/2" in bench.screen_text
         assert "first answer" not in bench.screen_text
-        await bench.press("escape", "left_square_bracket")
+        await bench.press("escape", "left")
         assert bench.texts()[1] == ("assistant", "first answer")
         assert "first answer" in bench.screen_text
         await bench.press("right_square_bracket")
@@ -402,6 +402,6 @@ async def test_a_long_conversation_mounts_a_window_and_more_on_demand(tmp_path: 
 def test_the_fake_engine_offers_what_the_real_one_does() -> None:
     from chatkv.engine.thread import Engine
 
-    for verb in ("start", "submit", "stop", "clear_cache", "decode", "close"):
+    for verb in ("start", "submit", "stop", "clear_cache", "pin", "measure", "verify", "decode", "close"):
         assert callable(getattr(Engine, verb))
         assert callable(getattr(FakeEngine, verb))

@@ -41,6 +41,8 @@ async def test_in_questions_answers_and_names(tmp_path: Path, text: str) -> None
         assert clean(bench.screen_text)
         await bench.press("escape")
         await bench.press("ctrl+o")
+        assert clean(bench.screen_text)
+        await bench.press("enter")
         assert len(bench.app.book.sessions) == 2
         bench.app.main.query_one("#tree").focus()
         await bench.press("G", "enter")

@@ -46,7 +46,7 @@ class Scene(Bench):
         await self.ask("Write a poem about rain.")
         await self.press("alt+1")
         await self.ask("Explain ownership in one line.")
-        await self.press("ctrl+o")
+        await self.press("ctrl+o", "enter")
         await self.ask("And borrowing?")
         await self.press("ctrl+n", "alt+2")
         self.app.clear_notifications()

@@ -109,10 +109,6 @@ def test_a_frozen_feed_keeps_what_comes() -> None:
     assert feed.take_recent() == []
 
 
-def test_a_feed_knows_nothing_of_a_session_that_ran_nothing() -> None:
-    assert Feed().cached_tokens("s1") is None
-
-
 def test_hit_percent_of_the_last_answer() -> None:
     session = Session("s1", Conversation())
     assert session.hit_percent is None

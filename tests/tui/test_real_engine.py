@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
@@ -53,6 +54,12 @@ async def test_turns_fork_and_stop(tmp_path: Path, smollm2_folder: Path) -> None
         cached = len(first[1].token_ids or ()) - 1 + first[1].meta["prompt_tokens"]
         assert first[3].meta["cached"] == cached
         await pilot.press("ctrl+o")
+        await pilot.pause(0.2)
+        measured = str(app.screen.query_one(".cost", Static).content)
+        reused = len(first[3].token_ids or ()) - 1 + first[3].meta["prompt_tokens"]
+        assert measured.startswith(f"next question: {reused} tokens reused from the cache, ")
+        await pilot.press("enter")
+        await pilot.pause()
         app.main.prompt.load("Which one is the warmest?")
         await pilot.press("enter")
         await until_idle(app, pilot)
@@ -73,6 +80,10 @@ async def test_turns_fork_and_stop(tmp_path: Path, smollm2_folder: Path) -> None
         answer = app.book.current.last_answer
         assert answer is not None
         assert answer.meta["reason"] == "aborted"
+        app.action_verify()
+        while "verifying" in app.book.current.notes[answer.id]:
+            await pilot.pause(0.02)
+        assert "request" in app.book.current.notes[answer.id]
         assert mirror.check() == []
     assert engines[0].close(10.0)
     conversations, problems = SessionStore(tmp_path).load_all()

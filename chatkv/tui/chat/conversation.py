@@ -64,6 +64,8 @@ class ConversationView(VerticalScroll):
         Binding("y", "app.copy_answer", "Copy", show=False),
         Binding("c", "app.copy_code", "Copy code", show=False),
         Binding("e", "app.edit", "Edit", show=False),
+        Binding("t", "fold", "Thinking", show=False),
+        Binding("v", "app.verify", "Verify", show=False),
     ]
 
     def __init__(self, session: Session, who: str, welcome: str) -> None:
@@ -110,6 +112,7 @@ class ConversationView(VerticalScroll):
             path = self.session.conversation.path()
             await self._settle_live(path)
             await self._match(path)
+            self._sync_notes()
             await self._sync_notice()
             await self._sync_live()
             self._sync_lines(path)
@@ -273,6 +276,20 @@ class ConversationView(VerticalScroll):
             self._live, self._live_of = AnswerView(self.who), running
             await self._list.mount(self._live)
         await self._live.feed(running)
+
+    def _sync_notes(self) -> None:
+        for view in self._views:
+            if isinstance(view, AnswerView) and view.message_id in self.session.notes:
+                view.note(self.session.notes[view.message_id])
+
+    def action_fold(self) -> None:
+        """Fold or unfold what was thought before the selected, else the newest such answer."""
+        thought = [view for view in self._views if isinstance(view, AnswerView) and view.thinking.some]
+        if self._live is not None and self._live.thinking.some:
+            thought.append(self._live)
+        chosen = [view for view in thought if view.message_id == self.selected] if self.selected else thought
+        if chosen:
+            chosen[-1].thinking.fold()
 
     async def _sync_notice(self) -> None:
         if self._notice is self.session.notice:

@@ -16,6 +16,7 @@ from textual.widgets.markdown import MarkdownStream
 from chatkv.chat.tree import Message
 from chatkv.text import one_line, printable
 from chatkv.tui.chat.figures import Figures, answer_parts
+from chatkv.tui.chat.thinking import Thinking
 from chatkv.tui.sessions.running import Running
 
 SHOWN_CHARACTERS = 4_000
@@ -164,6 +165,8 @@ class AnswerView(MessageView):
             open_links=False,
         )
         self._figures = Figures()
+        self.thinking = Thinking()
+        self._parts: list[str] = []
         self._shown = 0
         self._stream: MarkdownStream | None = None
         if message:
@@ -173,11 +176,13 @@ class AnswerView(MessageView):
         """Its parts."""
         yield self._heading
         with Vertical(classes="said"):
+            yield self.thinking
             yield self._markdown
             yield self._figures
 
     async def feed(self, running: Running) -> None:
         """Show what has come since the last call."""
+        self.thinking.show(running.thinking, over=bool(running.text))
         await self._write(running.text, whole=False)
         count = len(running.token_ids)
         if running.stopping:
@@ -225,4 +230,11 @@ class AnswerView(MessageView):
         rest = len(message.text) - SHOWN_ANSWER
         # Not in the Markdown: the cut may lie inside a block of code.
         more = f"… {rest:,} more characters (y copies all)" if rest > 0 else ""
-        self._figures.show([part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part])
+        self._parts = [part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part]
+        self._figures.show(self._parts)
+        thinking = message.meta.get("thinking")
+        self.thinking.show(thinking if isinstance(thinking, str) else "", over=True)
+
+    def note(self, line: str) -> None:
+        """One more part behind the figures; empty: none. For a settled answer."""
+        self._figures.show([*self._parts, one_line(line, 300)] if line else self._parts)

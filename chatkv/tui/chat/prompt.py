@@ -30,7 +30,6 @@ class Prompt(TextArea):
         Binding("up", "up", "Earlier", show=False),
         Binding("down", "down", "Later", show=False),
         Binding("tab", "take", "Complete", show=False),
-        Binding("escape", "close_offer", show=False),
     ]
 
     DEFAULT_CSS = """
@@ -216,13 +215,6 @@ class Prompt(TextArea):
             raise SkipAction
         self._take(choice)
 
-    def action_close_offer(self) -> None:
-        """Escape: first the list goes."""
-        if self._offer is None:
-            raise SkipAction
-        self._typing = False
-        self._look()
-
     def _take(self, choice: Choice) -> None:
         assert self._offer is not None
         row, column = self.cursor_location
@@ -258,6 +250,13 @@ class Prompt(TextArea):
     async def _on_key(self, event: events.Key) -> None:
         if event.is_printable or event.key in ("backspace", "delete"):
             self._typing = True
+        if event.key == "escape" and self._offer is not None:
+            # No binding: it would hide what escape does otherwise.
+            event.stop()
+            event.prevent_default()
+            self._typing = False
+            self._look()
+            return
         await obey_now(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:

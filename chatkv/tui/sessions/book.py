@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 from chatkv.chat.settings import Settings
 from chatkv.chat.store import SessionStore
@@ -19,7 +20,13 @@ from chatkv.errors import ChatkvError
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
-_PROBLEMS_TOLD = 3
+_PROBLEMS_TOLD = 1
+ORDERS: dict[str, Callable[[int, Session], Any]] = {
+    "opened": lambda number, session: number,
+    "newest first": lambda number, session: -session.last_used,
+    "name": lambda number, session: session.name.casefold(),
+    "hit %": lambda number, session: -(-1 if session.hit_percent is None else session.hit_percent),
+}
 _UNANSWERED = {"aborted": "stopped before the first token"}
 
 
@@ -32,6 +39,8 @@ class SessionBook:
         self._system = system
         self._deleted: list[tuple[int, Session]] = []
         self._keys = (f"s{number}" for number in itertools.count(1))
+        self.order = "opened"
+        """In which the lists show them, one of ``ORDERS``; numbers stay."""
         self.model = ""
         """Names whose token ids a new answer's are; known once the engine is ready."""
         self.sessions: list[Session] = [self._open(Conversation(system=system))]
@@ -54,6 +63,15 @@ class SessionBook:
     def by_key(self, key: str) -> Session | None:
         """The session the engine calls ``key``; None when it is gone."""
         return next((s for s in self.sessions if s.key == key), None)
+
+    def listed(self) -> list[tuple[int, Session]]:
+        """(number, session), in the order of the lists."""
+        return sorted(enumerate(self.sessions, 1), key=lambda it: ORDERS[self.order](it[0], it[1]))
+
+    def next_order(self) -> None:
+        """The lists' next way to sort."""
+        names = list(ORDERS)
+        self.order = names[(names.index(self.order) + 1) % len(names)]
 
     @property
     def running(self) -> list[Session]:
@@ -142,6 +160,7 @@ class SessionBook:
             reason = finished.message or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
             return session, self._withdraw(session, running, reason)
         running.message = self._keep(session, running, finished.reason, _meta(finished))
+        session.requests[running.message.id] = finished.request
         if finished.message:
             session.notice = Notice("", finished.message)
         session.unread = session is not self.current
@@ -187,12 +206,10 @@ class SessionBook:
         if session.stored:
             self._store.set_sampling(session.conversation, sampling)
 
-    def fork(self, session: Session) -> Session | None:
-        """A new session with the messages up to the head, made current; None without a message to fork at."""
-        if session.conversation.head is None:
-            return None
+    def fork(self, session: Session, at: str) -> Session:
+        """A new session with the messages up to ``at``, made current. Raises ChatError."""
         self._ensure_stored(session)
-        conversation = self._store.fork(session.conversation, session.conversation.head)
+        conversation = self._store.fork(session.conversation, at)
         fork = self._open(conversation, stored=True)
         self.sessions.insert(self.sessions.index(session) + 1, fork)
         self.switch(fork)
@@ -213,6 +230,17 @@ class SessionBook:
         self.sessions.append(session)
         self.switch(session)
         return session
+
+    def take_in(self, conversations: Sequence[Conversation]) -> None:
+        """Sessions of one's own with what was imported; the first one is made current. Raises ChatError."""
+        taken: list[Session] = []
+        try:
+            for conversation in conversations:
+                taken.append(self._open(self._store.adopt(conversation), stored=True))
+        finally:
+            self.sessions += taken
+            if taken:
+                self.switch(taken[0])
 
     def delete(self, session: Session) -> None:
         """Take it away; ``undelete`` brings it back. Its neighbour becomes current where it was.
@@ -251,6 +279,8 @@ class SessionBook:
         return Session(next(self._keys), conversation, stored=stored, sent=sent)
 
     def _keep(self, session: Session, running: Running, reason: str, meta: dict[str, object]) -> Message:
+        if running.thinking:
+            meta = {**meta, "thinking": running.thinking}
         meta = {**meta, "reason": reason, "model": self.model, "time": time.time()}
         message = Message(new_id(), running.parent, "assistant", running.text, tuple(running.token_ids), meta)
         self._append(session, message)

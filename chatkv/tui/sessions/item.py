@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -15,6 +16,7 @@ from chatkv.tui.sessions.session import Session
 _CHIP_NAMES = (18, 12, 8)
 """Characters of a name in a chip: as many as let all chips fit."""
 _ROW_NAME = 60
+_FORK = re.compile(r" ⑂\d{1,4}$")
 
 
 class Item(NamedTuple):
@@ -31,7 +33,7 @@ class Item(NamedTuple):
     def chip(self, limit: int) -> Chip:
         """As a chip: ``1 rust help ●``, the name in at most ``limit`` characters."""
         mark = f" {self.mark}" if self.mark.strip() else ""
-        return Chip(self.key, f"{self.number} {one_line(self.name, limit)}{mark}", self.current)
+        return Chip(self.key, f"{self.number} {short(self.name, limit)}{mark}", self.current)
 
     def row(self, width: int) -> Content:
         """As a row of ``width`` cells: ``▸ 1 rust help    ●  71``."""
@@ -39,8 +41,24 @@ class Item(NamedTuple):
         left = f"{'▸' if self.current else ' '}{self.number:>2} "
         right = f" {self.mark} {hit:>3}"
         room = max(1, width - cell_len(left) - cell_len(right))
-        name = self.name if cell_len(self.name) <= room else set_cell_size(self.name, room - 1) + "…"
+        base, fork = parted(self.name)
+        room_for_base = max(1, room - cell_len(fork))
+        if cell_len(base) > room_for_base:
+            base = set_cell_size(base, room_for_base - 1) + "…"
+        name = base + fork
         return Content(left + set_cell_size(name, room) + right)
+
+
+def parted(name: str) -> tuple[str, str]:
+    """The name and, for a fork, what tells it from the others: ``("rust help", " ⑂1")``."""
+    match = _FORK.search(name)
+    return (name, "") if match is None else (name[: match.start()], match.group())
+
+
+def short(name: str, limit: int) -> str:
+    """In at most ``limit`` characters; a fork's number stays."""
+    base, fork = parted(name)
+    return one_line(base, max(1, limit - len(fork))) + fork
 
 
 def chips(listed: Sequence[Item], width: int) -> list[Chip]:
@@ -53,8 +71,8 @@ def chips(listed: Sequence[Item], width: int) -> list[Chip]:
     return row
 
 
-def items(sessions: Sequence[Session], current: Session) -> tuple[Item, ...]:
-    """One item a session, in order."""
+def items(listed: Iterable[tuple[int, Session]], current: Session) -> tuple[Item, ...]:
+    """One item for each (number, session), in order."""
     return tuple(
         Item(
             session.key,
@@ -64,5 +82,5 @@ def items(sessions: Sequence[Session], current: Session) -> tuple[Item, ...]:
             session is current,
             session.hit_percent,
         )
-        for number, session in enumerate(sessions, 1)
+        for number, session in listed
     )

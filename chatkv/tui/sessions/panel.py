@@ -14,7 +14,7 @@ from chatkv.tui.sessions.item import Item
 
 
 class SessionPanel(OptionList):
-    """Enter or a click switches; delete asks; ``/`` opens the list with a filter."""
+    """Enter or a click switches; delete asks; ``o`` sorts; ``/`` opens the list with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", show=False),
@@ -23,6 +23,7 @@ class SessionPanel(OptionList):
         Binding("G", "last", show=False),
         Binding("slash", "app.sessions", "Filter", show=False),
         Binding("delete", "remove", "Delete", show=False),
+        Binding("o", "app.sort_sessions", "Sort", show=False),
         Binding("u", "app.undelete", "Undo delete", show=False),
     ]
 
@@ -52,6 +53,7 @@ class SessionPanel(OptionList):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
         self._shown: tuple[tuple[Item, ...], int] = ((), 0)
+        self._order = "opened"
 
     def on_mount(self) -> None:
         """Name the box."""
@@ -60,10 +62,13 @@ class SessionPanel(OptionList):
 
     def on_resize(self) -> None:
         """The rows are as wide as the box."""
-        self.show(self._shown[0])
+        self.show(self._shown[0], self._order)
 
-    def show(self, items: tuple[Item, ...]) -> None:
-        """Show these from now on; the cursor stays on its session."""
+    def show(self, items: tuple[Item, ...], order: str = "opened") -> None:
+        """Show these from now on, sorted by ``order``; the cursor stays on its session."""
+        if order != self._order:
+            self._order = order
+            self.border_title = "Sessions" if order == "opened" else f"Sessions · {order}"
         width = self.scrollable_content_region.width
         if (items, width) == self._shown:
             return

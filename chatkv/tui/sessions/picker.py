@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from textual import on
@@ -46,6 +46,9 @@ class SessionPicker(ModalScreen[str | None]):
         Binding("delete", "remove", "Delete", priority=True),
         Binding("f2", "rename", "Rename", priority=True),
         Binding("ctrl+n", "new", "New", priority=True),
+        Binding("ctrl+z", "undelete", "Undo", priority=True),
+        Binding("ctrl+t", "sort", "Sort", priority=True),
+        Binding("ctrl+f", "search", "Search", priority=True),
         Binding("ctrl+s", "cancel", show=False, priority=True),
     ]
 
@@ -68,19 +71,23 @@ class SessionPicker(ModalScreen[str | None]):
         book: SessionBook,
         rename: Callable[[str], None],
         delete: Callable[[str], None],
+        undelete: Callable[[], Awaitable[None]],
+        search: Callable[[str], None],
     ) -> None:
         super().__init__()
         self._book = book
-        self._rename, self._delete = rename, delete
+        self._rename, self._delete, self._undelete, self._search = rename, delete, undelete, search
 
     def compose(self) -> ComposeResult:
         """Its parts."""
         with Vertical() as box:
-            box.border_title = "Sessions"
+            box.border_title = f"Sessions · {self._book.order}"
             yield LineInput(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
             yield Static(
-                "enter open · f2 rename · del delete · ^n new · esc close", classes="keys", markup=False
+                "enter open · f2 rename · del delete · ^z undo · ^t sort · ^f search · ^n new",
+                classes="keys",
+                markup=False,
             )
 
     def on_mount(self) -> None:
@@ -100,7 +107,8 @@ class SessionPicker(ModalScreen[str | None]):
         keep = self._highlighted
         width = max(20, options.scrollable_content_region.width - 1)
         rows: list[Option] = []
-        for session, item in zip(book.sessions, items(book.sessions, book.current), strict=True):
+        listed = book.listed()
+        for (_, session), item in zip(listed, items(listed, book.current), strict=True):
             where = found(session, wanted) if wanted else ""
             if where is None:
                 continue
@@ -144,6 +152,23 @@ class SessionPicker(ModalScreen[str | None]):
         """Rename the one under the cursor."""
         if (key := self._highlighted) is not None:
             self._rename(key)
+
+    async def action_undelete(self) -> None:
+        """Bring back the one deleted last; the list stays."""
+        await self._undelete()
+        self.refill()
+
+    def action_sort(self) -> None:
+        """The next order."""
+        self._book.next_order()
+        self.query_one(Vertical).border_title = f"Sessions · {self._book.order}"
+        self.refill()
+
+    def action_search(self) -> None:
+        """Search all that was said for what the filter says."""
+        wanted = self.query_one(Input).value
+        self.dismiss(None)
+        self._search(wanted)
 
     @on(Input.Submitted)
     def _submitted(self) -> None:

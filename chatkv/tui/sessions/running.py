@@ -18,6 +18,7 @@ class Running:
     before: str | None = None
     """Where the head was when an answer is made again: it goes back there if nothing comes of this one."""
     text: str = ""
+    thinking: str = ""
     token_ids: list[int] = field(default_factory=list)
     started: float = field(default_factory=monotonic)
     first_token: float | None = None
@@ -32,11 +33,12 @@ class Running:
         if self.first_token is None and delta.token_ids:
             self.first_token = monotonic()
         self.text += delta.text
+        self.thinking += delta.thinking
         self.token_ids.extend(delta.token_ids)
 
     def close(self, finished: Finished) -> None:
         """The engine's last word: its text and ids are the whole answer."""
-        self.text = finished.text
+        self.text, self.thinking = finished.text, finished.thinking
         self.token_ids = list(finished.token_ids)
 
     @property

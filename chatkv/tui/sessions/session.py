@@ -36,6 +36,10 @@ class Session:
     replaced: str | None = None
     """Where the head was before the question on its way took another's place; it goes back there if
     nothing comes of it."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Id of an answer of this run → the engine's request that made it."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """Id of a message → a line about it that is not kept, like what came of verifying it."""
     sent: list[str] = field(default_factory=list)
     """What the prompt's history walks through."""
 
@@ -49,6 +53,18 @@ class Session:
         """The message a new one is put behind."""
         conversation = self.conversation
         return None if conversation.head is None else conversation.messages[conversation.head]
+
+    @property
+    def last_used(self) -> float:
+        """When the newest message on the way to the head was made, else the session; seconds since 1970."""
+        head = self.head
+        made = None if head is None else head.meta.get("time")
+        if isinstance(made, int | float) and not isinstance(made, bool):
+            return float(made)
+        try:
+            return self.conversation.created.timestamp()
+        except (OverflowError, ValueError):  # at either end of the calendar
+            return 0.0
 
     @property
     def last_answer(self) -> Message | None:
@@ -75,8 +91,8 @@ class Session:
             return None
         return max(0, min(100, round(100 * cached / prompt)))
 
-    def turns(self, model: str) -> tuple[Turn, ...]:
-        """The conversation up to the head as the engine wants it.
+    def turns(self, model: str, head: str | None = None) -> tuple[Turn, ...]:
+        """The conversation up to ``head`` (None: its own) as the engine wants it.
 
         An answer goes in with the ids that ``model`` sampled, so that its prefix matches exactly.
         Questions that got no answer are joined with the next one: many chat templates insist that
@@ -85,7 +101,7 @@ class Session:
         turns: list[Turn] = []
         if self.conversation.system is not None:
             turns.append(Turn("system", self.conversation.system))
-        for message in self.conversation.path():
+        for message in self.conversation.path(head):
             if turns and message.role == "user" and turns[-1].role == "user":
                 turns[-1] = Turn("user", f"{turns[-1].text}\n\n{message.text}")
             else:

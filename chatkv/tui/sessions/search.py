@@ -1,0 +1,166 @@
+"""Search what was said in all sessions, in every branch, and go there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import ClassVar, NamedTuple
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from chatkv.text import one_line
+from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.sessions.session import Session
+
+MOST = 200
+"""Hits that are shown."""
+SLICE_S = 0.01
+"""How long the search may hold up the screen."""
+_BEFORE, _AFTER = 30, 90
+
+
+class Hit(NamedTuple):
+    """``message`` None: the session's name or its system prompt. ``where`` is one printable line.
+
+    ``exact``: the words stand there as they were written.
+    """
+
+    session: Session
+    message: str | None
+    who: str
+    where: str
+    exact: bool
+
+
+def search(sessions: Sequence[Session], wanted: str) -> Iterator[Hit | None]:
+    """Every place that has all words of ``wanted`` (any case), the newest messages of the newest sessions
+    first; None for each text that has not, so that whoever asks may pause.
+    """
+    words = wanted.casefold().split()
+    if not words:
+        return
+    phrase = " ".join(words)
+    for session in sorted(sessions, key=lambda session: -session.last_used):
+        texts = [(m.id, m.role, m.text) for m in reversed(session.conversation.messages.values())]
+        conversation = session.conversation
+        # A name that was not given is the first words of a message.
+        named = [(None, "name", conversation.given_name or ""), (None, "system", conversation.system or "")]
+        for id, who, text in [*named, *texts]:
+            folded = text.casefold()
+            if all(word in folded for word in words):
+                at = folded.find(phrase)
+                start = max(0, (at if at >= 0 else folded.find(words[0])) - _BEFORE)
+                cut = "…" if start else ""
+                where = cut + one_line(text[start : start + _BEFORE + _AFTER], 100)
+                yield Hit(session, id, who, where, at >= 0)
+            else:
+                yield None
+
+
+class SearchDialog(ModalScreen[Hit | None]):
+    """Dismissed with the place to go to, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+    ]
+
+    DEFAULT_CSS = """
+    SearchDialog { align: center middle; }
+    SearchDialog > Vertical {
+        width: 96; max-width: 95%; height: 80%; max-height: 34;
+        border: round $accent; background: $surface; padding: 0 1; border-title-color: $accent;
+    }
+    SearchDialog Input, SearchDialog Input:focus {
+        border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0;
+    }
+    SearchDialog OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
+    SearchDialog OptionList > .option-list--option { padding: 0; }
+    SearchDialog .keys { height: 1; color: $text-muted; }
+    """
+
+    def __init__(self, sessions: Sequence[Session], wanted: str = "") -> None:
+        super().__init__()
+        self._sessions = sessions
+        self._wanted = wanted
+        self._hits: list[Hit] = []
+
+    def compose(self) -> ComposeResult:
+        """Its parts."""
+        with Vertical() as box:
+            box.border_title = "Search all sessions"
+            yield LineInput(self._wanted, placeholder="words that were said, in any order")
+            yield OptionList(markup=False)
+            yield Static("", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """What was given is searched at once."""
+        self._tell("enter go there · esc close")
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.run_worker(self._search(event.value), exclusive=True)
+
+    async def _search(self, wanted: str) -> None:
+        options = self.query_one(OptionList)
+        hits: list[Hit] = []
+        until = monotonic() + SLICE_S
+        for hit in search(self._sessions, wanted):
+            if hit is not None:
+                hits.append(hit)
+                if len(hits) > MOST and hit.exact:
+                    break
+            if monotonic() > until:
+                await asyncio.sleep(0)
+                until = monotonic() + SLICE_S
+        hits.sort(key=lambda hit: not hit.exact)
+        more = len(hits) > MOST
+        self._hits = hits[:MOST]
+        options.set_options([Option(_row(hit)) for hit in self._hits])
+        options.highlighted = 0 if self._hits else None
+        found = f"the newest {MOST} of many" if more else f"{len(hits)} found" if wanted.strip() else ""
+        self._tell(" · ".join(part for part in (found, "enter go there · esc close") if part))
+
+    def _tell(self, line: str) -> None:
+        self.query_one(".keys", Static).update(Content(line))
+
+    def action_move(self, by: int) -> None:
+        """The cursor of the list, while what is searched for keeps the focus."""
+        options = self.query_one(OptionList)
+        if by > 0:
+            options.action_cursor_down()
+        else:
+            options.action_cursor_up()
+
+    def action_cancel(self) -> None:
+        """Go nowhere."""
+        self.dismiss(None)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        at = self.query_one(OptionList).highlighted
+        if at is not None and at < len(self._hits):
+            self.dismiss(self._hits[at])
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.dismiss(self._hits[event.option_index])
+
+
+def _row(hit: Hit) -> Content:
+    who = {"user": "you", "assistant": "answer"}.get(hit.who, hit.who)
+    return Content.assemble(
+        (f"{one_line(hit.session.name, 24):<24} ", "bold"), (f"{who:>6}  ", "dim"), Content(hit.where)
+    )
