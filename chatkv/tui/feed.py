@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import Event
+from chatkv.scheduler import events as sched
 
 KEPT_RECENT = 2_000
 GHOST_S = 8.0

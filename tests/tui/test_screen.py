@@ -129,7 +129,7 @@ async def test_letters_type_in_the_prompt_and_act_in_panes(tmp_path: Path) -> No
         assert bench.app.main.prompt.text == "zx?i y"
         assert not bench.app.desk.feed.frozen
         await bench.press("escape", "question_mark")
-        assert "every" in bench.screen_text
+        assert "esc closes" in bench.screen_text
         assert "ctrl+n" in bench.screen_text
 
 
