@@ -54,6 +54,7 @@ class TorchBackend(AttentionBackend):
         self._device = torch.device(device)
         self._batch: PagedBatch | None = None
         self._checked_blocks = 0
+        self._decoding = False
         self._decode: _Decode | None = None
         self._prefills: list[_Prefill] = []
         self._causal = torch.ones(TILE, TILE, dtype=torch.bool, device=self._device).triu_(1)
@@ -66,7 +67,9 @@ class TorchBackend(AttentionBackend):
         self._batch = None
         batch.validate(int(batch.kv_indices.max(initial=-1)) + 1)
         decoding = np.flatnonzero(batch.q_lens == 1)
-        self._decode = self._plan_decode(batch, decoding) if len(decoding) else None
+        self._decoding = len(decoding) > 0
+        if self._decoding:
+            self._plan_decode(batch, decoding)
         self._prefills = [
             _Prefill(
                 start=int(batch.qo_indptr[b]),
@@ -91,21 +94,17 @@ class TorchBackend(AttentionBackend):
                     f"got {q.shape[0]} rows and block size {kv.shape[2]}"
                 )
             self._checked_blocks = kv.shape[0]
-        if self._decode is not None and self._decode.rows is None:
-            return _decode(q, kv, self._decode)
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
-        if self._decode is not None:
-            assert self._decode.rows is not None
-            out.index_copy_(
-                0, self._decode.rows, _decode(q.index_select(0, self._decode.rows), kv, self._decode)
-            )
+        if self._decoding:
+            self._run_decode(q, kv, out)
         for request in self._prefills:
             _prefill(
                 q[request.start : request.stop], kv, request, self._causal, out[request.start : request.stop]
             )
         return out
 
-    def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> _Decode:
+    def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
+        """Prepare for the requests ``which``, those with one query row."""
         counts = np.diff(batch.kv_indptr)[which]
         # Shorter tables are padded with their own first block: its slots are written, hence finite.
         steps = np.arange(counts.max())[None]
@@ -119,7 +118,16 @@ class TorchBackend(AttentionBackend):
         rows = None
         if len(which) < len(batch.last_page_len):
             rows = torch.from_numpy(batch.qo_indptr[which].astype(np.int64)).to(self._device)
-        return _Decode(rows, self._pages(blocks.ravel()), len(which), int(lengths.max()), mask)
+        self._decode = _Decode(rows, self._pages(blocks.ravel()), len(which), int(lengths.max()), mask)
+
+    def _run_decode(self, q: torch.Tensor, kv: torch.Tensor, out: torch.Tensor) -> None:
+        """Fill the rows of ``out`` that belong to requests with one query row."""
+        plan = self._decode
+        assert plan is not None
+        if plan.rows is None:
+            out.copy_(_decode(q, kv, plan))
+        else:
+            out.index_copy_(0, plan.rows, _decode(q.index_select(0, plan.rows), kv, plan))
 
     def _pages(self, blocks: npt.NDArray[np.int32]) -> torch.Tensor:
         pages = blocks.astype(np.int64) * 2

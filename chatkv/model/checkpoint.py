@@ -12,14 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from chatkv.model.config import DecoderConfig, read_json
 from chatkv.model.errors import ModelError
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """``x @ weight.T + bias``; ``weight`` ``[out, in]``, ``bias`` ``[out]`` or None."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
+from chatkv.model.linear import Linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +31,12 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """All weights. ``head`` is ``embedding`` itself where they are tied."""
+    """All weights. ``head``'s are ``embedding`` itself where they are tied."""
 
     embedding: torch.Tensor
     layers: tuple[LayerWeights, ...]
     final_norm: torch.Tensor
-    head: torch.Tensor
+    head: Linear
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -114,7 +107,7 @@ class _Reader:
                 f"{self._folder}: tensor {min(surplus)} is not part of a {config.model_type} model; "
                 "config.json and the weights don't belong together"
             )
-        return DecoderWeights(embedding, layers, final_norm, head)
+        return DecoderWeights(embedding, layers, final_norm, Linear(head))
 
     def _layer(self, prefix: str) -> LayerWeights:
         c = self._config

@@ -11,20 +11,22 @@ import torch
 import torch.nn.functional as F
 
 from chatkv.attention.base import AttentionBackend
-from chatkv.model.checkpoint import DecoderWeights, LayerWeights, Linear, load_weights
+from chatkv.model.checkpoint import DecoderWeights, load_weights
 from chatkv.model.config import DecoderConfig
-from chatkv.model.rope import inverse_frequencies, rotate, rotation
+from chatkv.model.operators import Operators, TorchOperators
 
 
 class Decoder:
     """Weights and the forward pass. Stateless between calls: all KV lives in the tensor it is given."""
 
-    def __init__(self, config: DecoderConfig, weights: DecoderWeights) -> None:
+    def __init__(
+        self, config: DecoderConfig, weights: DecoderWeights, operators: Operators | None = None
+    ) -> None:
         self.config = config
         self.weights = weights
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
-        self._inverse = inverse_frequencies(config.rope, config.head_dim).to(self.device)
+        self.operators = operators or TorchOperators(config, self.dtype, self.device)
 
     @classmethod
     def load(cls, folder: Path, dtype: torch.dtype, device: str = "cpu") -> Decoder:
@@ -64,59 +66,20 @@ class Decoder:
         ``[R]``, the rows of the batch whose logits are wanted. Each layer writes the K/V of the new
         tokens into ``kv`` before it attends. Returns fp32 logits ``[R, vocab]``.
         """
-        c, w = self.config, self.weights
-        cos, sin = rotation(positions, self._inverse, self.dtype)
-        kv_rows = _kv_rows(slots, kv.shape[3])
-        h = F.embedding(token_ids, w.embedding)
-        last = c.num_layers - 1
+        w, do = self.weights, self.operators
+        do.begin(positions, slots, kv.shape[3])
+        h, delta = F.embedding(token_ids, w.embedding), None
         for index, layer in enumerate(w.layers):
-            attended = self._attend(layer, h, cos, sin, kv_rows, kv[index], backend)
-            if index == last:
+            qkv = layer.qkv(do.add_norm(h, delta, layer.attn_norm))
+            attended = backend.run(do.place(qkv, layer, kv[index]), kv[index]).flatten(1)
+            if index == len(w.layers) - 1:
+                if not len(logit_rows):
+                    return torch.empty((0, len(w.embedding)), dtype=torch.float32, device=self.device)
                 # Nothing after the last attention mixes rows: only the wanted ones go on.
                 h, attended = h.index_select(0, logit_rows), attended.index_select(0, logit_rows)
-            h = h + _linear(attended, layer.output)
-            gate, up = _linear(self._norm(h, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-            h = h + _linear(F.silu(gate) * up, layer.down)
-        return F.linear(self._norm(h, w.final_norm), w.head).float()
-
-    def _attend(
-        self,
-        layer: LayerWeights,
-        h: torch.Tensor,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        kv_rows: torch.Tensor,
-        kv: torch.Tensor,
-        backend: AttentionBackend,
-    ) -> torch.Tensor:
-        c = self.config
-        heads, kv_heads = c.num_heads, c.num_kv_heads
-        qkv = _linear(self._norm(h, layer.attn_norm), layer.qkv).view(
-            len(h), heads + 2 * kv_heads, c.head_dim
-        )
-        qk, v = qkv[:, : heads + kv_heads], qkv[:, heads + kv_heads :]
-        if layer.q_norm is not None and layer.k_norm is not None:
-            qk = torch.cat(
-                (self._norm(qk[:, :heads], layer.q_norm), self._norm(qk[:, heads:], layer.k_norm)), dim=1
-            )
-        qk = rotate(qk, cos, sin)
-        new = torch.stack((qk[:, heads:], v)).view(2 * len(h), kv_heads * c.head_dim)
-        kv.view(-1, kv_heads * c.head_dim).index_copy_(0, kv_rows, new)
-        return backend.run(qk[:, :heads], kv).reshape(len(h), heads * c.head_dim)
-
-    def _norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
-
-
-def _linear(x: torch.Tensor, linear: Linear) -> torch.Tensor:
-    return F.linear(x, linear.weight, linear.bias)
-
-
-def _kv_rows(slots: torch.Tensor, block_size: int) -> torch.Tensor:
-    """Rows of a layer's KV seen as ``[blocks * 2 * block_size, …]``: K of every slot, then V."""
-    block, offset = slots // block_size, slots % block_size
-    k_rows = block * (2 * block_size) + offset
-    return torch.cat((k_rows, k_rows + block_size))
+            gate_up = layer.gate_up(do.add_norm(h, layer.output(attended), layer.mlp_norm))
+            delta = layer.down(do.gated(gate_up))
+        return w.head(do.add_norm(h, delta, w.final_norm)).float()
 
 
 def copy_slots(kv: torch.Tensor, source: int, target: int, count: int) -> None:

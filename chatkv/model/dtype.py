@@ -1,10 +1,12 @@
-"""Which number format a device computes the decoder in."""
+"""Which number format a device computes the decoder in, and which its weights are kept in."""
 
 from __future__ import annotations
 
 import torch
 
-NAMES = ("auto", "bf16", "fp32")
+NAMES = ("auto", "fp32", "bf16", "int8", "int4")
+PACKED = ("int8", "int4")
+"""Forms of weights for products of few rows; activations, KV and larger products are bf16."""
 
 
 def auto_dtype(device: str = "cpu") -> torch.dtype:
@@ -19,13 +21,12 @@ def auto_dtype(device: str = "cpu") -> torch.dtype:
 
 
 def parse_dtype(name: str, device: str = "cpu") -> torch.dtype:
-    """``auto``, ``bf16`` or ``fp32`` as a torch dtype; raises ValueError for anything else."""
+    """The dtype of activations and KV for one of ``NAMES``; raises ValueError for anything else."""
+    if name not in NAMES:
+        raise ValueError(f"unknown dtype {name!r}; use one of {', '.join(NAMES)}")
     if name == "auto":
         return auto_dtype(device)
-    try:
-        return {"bf16": torch.bfloat16, "fp32": torch.float32}[name]
-    except KeyError:
-        raise ValueError(f"unknown dtype {name!r}; use one of {', '.join(NAMES)}") from None
+    return torch.float32 if name == "fp32" else torch.bfloat16
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -1,0 +1,110 @@
+"""Paged attention on CPUs: decode by a compiled kernel over the block table, prefill as the torch backend does.
+
+The kernel reads the blocks where they lie (vLLM's PagedAttention, arXiv 2309.06180), in parts of the
+context that are joined at the end (Flash-Decoding), so that one request keeps all cores busy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from chatkv.attention.base import PagedBatch
+from chatkv.attention.torch_backend import TorchBackend
+from chatkv.native.library import DecodePlan, Kernels
+
+PART = 256
+"""Tokens of context a part has about: below, waking a thread costs more than it saves."""
+HEAD_MULTIPLE = 16
+"""The kernels work on whole vectors: head_dim must be a multiple of this."""
+
+_Int32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """int32 arrays the kernel reads; they live as long as the plan."""
+
+    kv_indptr: _Int32
+    kv_indices: _Int32
+    kv_lens: _Int32
+    rows: _Int32
+    part_request: _Int32
+    part_start: _Int32
+    part_stop: _Int32
+
+
+class NativeBackend(TorchBackend):
+    """For CPU tensors in the dtype of ``kernels``; ``head_dim`` a multiple of 16 (ValueError in ``run``)."""
+
+    name = "native"
+
+    def __init__(self, kernels: Kernels) -> None:
+        super().__init__()
+        self._kernels = kernels
+        self._parts: _Parts | None = None
+        self._plan: DecodePlan | None = None
+        self._partial = np.zeros(0, dtype=np.float32)
+
+    def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
+        lengths = batch.kv_lens[which]
+        counts = np.maximum(1, (lengths + PART // 2) // PART)
+        request = np.repeat(np.arange(len(which)), counts)
+        index = np.arange(len(request)) - np.repeat(np.cumsum(counts) - counts, counts)
+        edges = lengths[request].astype(np.int64)
+        indptr = np.zeros(len(which) + 1, dtype=np.int32)
+        np.cumsum(np.diff(batch.kv_indptr)[which], out=indptr[1:])
+        if len(which) == len(batch.last_page_len):
+            indices = batch.kv_indices
+        else:
+            indices = np.concatenate(
+                [batch.kv_indices[batch.kv_indptr[b] : batch.kv_indptr[b + 1]] for b in which]
+            )
+        self._parts = _Parts(
+            kv_indptr=indptr,
+            kv_indices=np.ascontiguousarray(indices),
+            kv_lens=np.ascontiguousarray(lengths),
+            rows=np.ascontiguousarray(batch.qo_indptr[which]),
+            part_request=request.astype(np.int32),
+            part_start=(edges * index // counts[request]).astype(np.int32),
+            part_stop=(edges * (index + 1) // counts[request]).astype(np.int32),
+        )
+        self._plan = None
+
+    def _run_decode(self, q: torch.Tensor, kv: torch.Tensor, out: torch.Tensor) -> None:
+        if self._plan is None:
+            self._plan = self._describe(q, kv)
+        self._kernels.paged_decode(
+            ctypes.addressof(self._plan), q.data_ptr(), kv.data_ptr(), out.data_ptr()
+        )
+
+    def _describe(self, q: torch.Tensor, kv: torch.Tensor) -> DecodePlan:
+        assert self._parts is not None
+        _, heads, head_dim = q.shape
+        kv_heads = kv.shape[3]
+        if head_dim % HEAD_MULTIPLE or heads % kv_heads or {q.dtype, kv.dtype} != {self._kernels.dtype}:
+            raise ValueError(
+                f"the native kernels need head_dim in multiples of {HEAD_MULTIPLE}, whole groups of heads "
+                f"and {self._kernels.dtype}, got {head_dim}, {heads}/{kv_heads}, {q.dtype} and {kv.dtype}"
+            )
+        if not (q.is_contiguous() and kv.is_contiguous()):
+            raise ValueError("the native kernels need contiguous q and kv")
+        arrays = self._parts
+        parts = len(arrays.part_request)
+        needed = parts * heads * (head_dim + 2)
+        if len(self._partial) < needed:
+            self._partial = np.zeros(needed, dtype=np.float32)
+        return DecodePlan(
+            *(getattr(arrays, name).ctypes.data for name in _Parts.__slots__),
+            self._partial.ctypes.data,
+            len(arrays.rows),
+            parts,
+            heads,
+            kv_heads,
+            head_dim,
+            kv.shape[2],
+        )

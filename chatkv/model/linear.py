@@ -1,0 +1,69 @@
+"""Matrix products with weights, in the forms a CPU reads fastest.
+
+A product of few rows is bound by reading the weights: 4-bit ones are a quarter of bf16's bytes. One of
+many rows is bound by arithmetic, which is fastest in bf16. So a packed linear keeps both.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+GROUP = 32
+"""Input columns that share a scale and a zero (GGUF's Q4_1 and Q4_0 blocks)."""
+PACKED_ROWS = 16
+"""Up to this many rows the packed form is the faster one (measured: 4 rows 4.8 ms against 19, 32 rows 23 against 20)."""
+
+
+class Linear:
+    """``x @ weight.T + bias``; ``weight`` ``[out, in]``, ``bias`` ``[out]`` or None."""
+
+    __slots__ = ("bias", "weight")
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """``x``: ``[rows, in]``; returns ``[rows, out]`` in the dtype of ``x``."""
+        return F.linear(x, self.weight, self.bias)
+
+
+class Int4Linear(Linear):
+    """4-bit weights with a scale and a zero for each ``GROUP`` columns, beside the plain ones."""
+
+    __slots__ = ("packed", "scales")
+
+    def __init__(self, linear: Linear, codes: torch.Tensor, scales: torch.Tensor) -> None:
+        """``codes``: int32 ``[out, in]``, 0…15; ``scales``: ``[in / GROUP, out, 2]``, scale and the value of
+        code 8.
+        """
+        super().__init__(linear.weight, linear.bias)
+        self.packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
+        self.scales = scales.to(torch.bfloat16).contiguous()
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``Linear``; ``x`` is bf16."""
+        if len(x) > PACKED_ROWS:
+            return F.linear(x, self.weight, self.bias)
+        out: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.packed, GROUP, self.scales)
+        return out if self.bias is None else out.add_(self.bias)
+
+
+class Int8Linear(Linear):
+    """8-bit weights with one scale a row, beside the plain ones."""
+
+    __slots__ = ("packed", "scales")
+
+    def __init__(self, linear: Linear, codes: torch.Tensor, scales: torch.Tensor) -> None:
+        """``codes``: int8 ``[out, in]``; ``scales``: ``[out]``."""
+        super().__init__(linear.weight, linear.bias)
+        self.packed = codes
+        self.scales = scales.to(torch.bfloat16)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``Linear``; ``x`` is bf16."""
+        if len(x) > PACKED_ROWS:
+            return F.linear(x, self.weight, self.bias)
+        out: torch.Tensor = torch.ops.aten._weight_int8pack_mm(x, self.packed, self.scales)
+        return out if self.bias is None else out.add_(self.bias)

@@ -1,0 +1,92 @@
+"""Compile ``kernels.c`` beside itself, one library for each kind of CPU it may meet.
+
+A hook of the wheel build (editable installs too), and ``python chatkv/native/build.py`` by hand.
+Nothing depends on it: without a compiler the package installs all the same and runs on torch.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# Sums may be reordered and products fused, as in any vector library; not -ffast-math, which would
+# make the whole process flush subnormal numbers and assume that infinities don't exist.
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-fno-math-errno",
+    "-fassociative-math",
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-shared",
+    "-fPIC",
+    "-w",
+]
+VARIANTS = {
+    "x86-64-v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "x86-64-v3": ["-march=x86-64-v3"],
+}
+
+
+def variants() -> dict[str, list[str]]:
+    """Name → flags, for the machine that compiles."""
+    return VARIANTS if platform.machine().lower() in ("x86_64", "amd64") else {"base": []}
+
+
+def build(folder: Path = HERE) -> list[Path]:
+    """Compile into ``folder``; the libraries that came out, none where there is no compiler."""
+    compiler = os.environ.get("CC") or next((c for c in ("cc", "gcc", "clang") if shutil.which(c)), None)
+    if compiler is None:
+        return []
+    made = []
+    for name, flags in variants().items():
+        target = folder / f"kernels-{name}.so"
+        with tempfile.TemporaryDirectory(dir=folder) as aside:
+            out = Path(aside) / target.name
+            # Apple's compiler has no OpenMP of its own: then one thread.
+            for openmp in (["-fopenmp"], []):
+                command = [*compiler.split(), *FLAGS, *flags, *openmp, str(HERE / "kernels.c"), "-o", str(out)]
+                try:
+                    done = subprocess.run(command, capture_output=True, timeout=300)
+                except (OSError, subprocess.TimeoutExpired):
+                    break
+                if done.returncode == 0:
+                    out.replace(target)
+                    made.append(target)
+                    break
+    return made
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # by hand
+    pass
+else:
+
+    class KernelsHook(BuildHookInterface[Any]):
+        """Puts the libraries into the wheel, which is then for this platform only."""
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Called by hatchling before the wheel is written."""
+            made = build()
+            build_data["artifacts"] += [f"chatkv/native/{path.name}" for path in made]
+            if made:
+                build_data["pure_python"] = False
+                tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+                build_data["tag"] = f"py3-none-{tag}"
+
+
+if __name__ == "__main__":
+    libraries = build()
+    for library in libraries:
+        print(library)
+    sys.exit(0 if libraries else "no C compiler worked: chatkv runs on torch's operators")

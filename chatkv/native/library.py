@@ -1,0 +1,100 @@
+"""The compiled kernels as Python functions over tensors' addresses (ctypes: no build against torch).
+
+torch must be imported first: its OpenMP runtime is then the one the kernels use, so that both share
+one pool of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from ctypes import c_float, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ABI = 1
+"""Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
+HERE = Path(__file__).resolve().parent
+
+_SIGNATURES: dict[str, list[Any]] = {
+    "add_norm": [c_void_p] * 4 + [c_int64] * 2 + [c_float],
+    "gated": [c_void_p] * 2 + [c_int64] * 2,
+    "place": [c_void_p] * 8 + [c_int64] * 5 + [c_float],
+    "paged_decode": [c_void_p] * 4,
+    "codes4": [c_void_p] * 3 + [c_int64] * 2,
+    "codes8": [c_void_p] * 3 + [c_int64] * 2,
+}
+_SUFFIXES = {torch.bfloat16: "bf16", torch.float32: "f32"}
+
+
+class DecodePlan(ctypes.Structure):
+    """``Decode`` of kernels.c: addresses of int32 arrays (``partial``: fp32), then sizes."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("kv_indptr", "kv_indices", "kv_lens", "rows")),
+        *((name, c_void_p) for name in ("part_request", "part_start", "part_stop", "partial")),
+        *((name, c_int32) for name in ("requests", "parts", "heads", "kv_heads", "head_dim", "block_size")),
+    )
+
+
+class Kernels:
+    """The functions for one dtype; ``variant`` names the instruction set they were built for."""
+
+    def __init__(self, library: ctypes.CDLL, variant: str, dtype: torch.dtype) -> None:
+        self.variant = variant
+        self.dtype = dtype
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(library, f"{name}_{_SUFFIXES[dtype]}")
+            function.argtypes = arguments
+            function.restype = None
+            setattr(self, name, function)
+
+    add_norm: Any
+    gated: Any
+    place: Any
+    paged_decode: Any
+    codes4: Any
+    codes8: Any
+
+
+@cache
+def kernels(dtype: torch.dtype) -> Kernels | None:
+    """The kernels for ``dtype``, or None where ``why_not`` tells the reason."""
+    library = _library()
+    return None if isinstance(library, str) or dtype not in _SUFFIXES else Kernels(*library, dtype)
+
+
+def why_not() -> str | None:
+    """Why the kernels can't be used, in words; None where they can."""
+    library = _library()
+    return library if isinstance(library, str) else None
+
+
+@cache
+def _library() -> tuple[ctypes.CDLL, str] | str:
+    if os.environ.get("CHATKV_NATIVE") == "0":
+        return "switched off by CHATKV_NATIVE=0"
+    variant = _variant()
+    if variant is None:
+        return f"this CPU ({torch.backends.cpu.get_cpu_capability()}) has no instructions they are built for"
+    path = HERE / f"kernels-{variant}.so"
+    if not path.is_file():
+        return "not built: install chatkv where there is a C compiler (gcc or clang)"
+    try:
+        library = ctypes.CDLL(str(path))
+        version = library.chatkv_abi()
+    except (OSError, AttributeError) as error:
+        return f"{path.name} can't be loaded ({error}): install chatkv again"
+    if version != ABI:
+        return f"{path.name} is from another version of chatkv: install chatkv again"
+    return library, variant
+
+
+def _variant() -> str | None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return "base"
+    return {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}.get(torch.backends.cpu.get_cpu_capability())
