@@ -4,6 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+# The kernels are compiled when the package is installed.
+KERNELS := $(wildcard chatkv/native/*.[ch]) chatkv/native/build.py
 # What the sources are checked with and what they are run with are installed apart: run needs less.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
@@ -46,15 +48,15 @@ wheel: $(BIN)/pip
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis snapshot_report.html
+	rm -rf dist build chatkv/native/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis snapshot_report.html
 	find chatkv tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml $(BIN)/pip
+$(INSTALLED): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv into $(VENV) (torch is large: this can take a few minutes) ...'
 	@$(PIP) install --editable .
 	@touch $@
 
-$(INSTALLED_DEV): pyproject.toml $(BIN)/pip
+$(INSTALLED_DEV): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv and its checkers into $(VENV) (torch is large: this can take a few minutes) ...'
 	@$(PIP) install --editable '.[dev]'
 	@touch $@ $(INSTALLED)

@@ -1,4 +1,4 @@
-"""Paged attention on CPUs: decode by a compiled kernel over the block table, prefill as the torch backend does.
+"""Paged attention on CPUs: decode by a compiled kernel over the block table, prefill in torch.
 
 The kernel reads the blocks where they lie (vLLM's PagedAttention, arXiv 2309.06180), in parts of the
 context that are joined at the end (Flash-Decoding), so that one request keeps all cores busy.
@@ -78,9 +78,8 @@ class NativeBackend(TorchBackend):
     def _run_decode(self, q: torch.Tensor, kv: torch.Tensor, out: torch.Tensor) -> None:
         if self._plan is None:
             self._plan = self._describe(q, kv)
-        self._kernels.paged_decode(
-            ctypes.addressof(self._plan), q.data_ptr(), kv.data_ptr(), out.data_ptr()
-        )
+        q = q.contiguous()
+        self._kernels.paged_decode(ctypes.addressof(self._plan), q.data_ptr(), kv.data_ptr(), out.data_ptr())
 
     def _describe(self, q: torch.Tensor, kv: torch.Tensor) -> DecodePlan:
         assert self._parts is not None
@@ -91,8 +90,8 @@ class NativeBackend(TorchBackend):
                 f"the native kernels need head_dim in multiples of {HEAD_MULTIPLE}, whole groups of heads "
                 f"and {self._kernels.dtype}, got {head_dim}, {heads}/{kv_heads}, {q.dtype} and {kv.dtype}"
             )
-        if not (q.is_contiguous() and kv.is_contiguous()):
-            raise ValueError("the native kernels need contiguous q and kv")
+        if not kv.is_contiguous():
+            raise ValueError("the native kernels need contiguous KV")
         arrays = self._parts
         parts = len(arrays.part_request)
         needed = parts * heads * (head_dim + 2)

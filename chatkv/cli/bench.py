@@ -16,7 +16,7 @@ from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 from chatkv.scheduler.names import ADMISSIONS, POLICIES
 
@@ -42,6 +42,7 @@ def chats(
     answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = _LOAD.answer_tokens,
     seed: Annotated[int, typer.Option(min=0, help="Of the words, and of what is sampled.")] = _LOAD.seed,
     dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
+    attention: Annotated[str, typer.Option(metavar="|".join(ATTENTIONS))] = _DEFAULT.attention,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
@@ -89,6 +90,7 @@ def chats(
             num_blocks=num_blocks,
             max_batch_tokens=max_batch_tokens,
             dtype=dtype,
+            attention=attention,
             cache=name,
             policy=policy,
             max_overtaken=max_overtaken,

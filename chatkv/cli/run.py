@@ -15,7 +15,7 @@ import typer
 from chatkv.cli import sampling as options
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
 from chatkv.scheduler.names import ADMISSIONS, POLICIES
@@ -38,6 +38,9 @@ def run(
     dtype: Annotated[
         str, typer.Option(metavar="|".join(DTYPES), help="What the model computes in.")
     ] = _DEFAULT.dtype,
+    attention: Annotated[
+        str, typer.Option(metavar="|".join(ATTENTIONS), help="What computes attention.")
+    ] = _DEFAULT.attention,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="CPU threads; default: as the machine has.")
     ] = None,
@@ -131,6 +134,7 @@ def run(
         max_context=max_context,
         max_batch_tokens=max_batch_tokens,
         dtype=dtype,
+        attention=attention,
         cache=cache,
         strict=strict_blocks,
         eviction=eviction,

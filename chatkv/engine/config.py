@@ -10,7 +10,8 @@ from chatkv.scheduler.names import ADMISSIONS, MAX_OVERTAKEN, POLICIES
 
 CACHES = ("radix", "hash", "none")
 GRAINS = ("node", "block")
-DTYPES = ("auto", "fp32", "bf16")
+DTYPES = ("auto", "fp32", "bf16", "int8", "int4")
+ATTENTIONS = ("auto", "native", "torch")
 MAX_BLOCK_SIZE = 256
 
 
@@ -33,6 +34,9 @@ class EngineConfig:
     max_context: int | None = None
     max_batch_tokens: int = 512
     dtype: str = "auto"
+    """``int8`` and ``int4`` are forms of the weights for products of few rows; the rest is bf16 then."""
+    attention: str = "auto"
+    """``native``: compiled kernels (also for norms and the like); ``torch``: the reference."""
     cache: str = "radix"
     strict: bool = False
     """Round matches down to whole blocks, as SGLang and vLLM do."""
@@ -87,4 +91,7 @@ class EngineConfig:
             )
         if self.dtype not in DTYPES:
             raise EngineError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}", exit_code=2)
+        if self.attention not in ATTENTIONS:
+            names = ", ".join(ATTENTIONS)
+            raise EngineError(f"--attention must be one of {names}, got {self.attention!r}", exit_code=2)
         return self

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.compute import build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
 from chatkv.engine.messages import Ready
@@ -18,8 +18,6 @@ from chatkv.engine.sizing import free_memory, pool_blocks
 from chatkv.kvcache.events import EventLog
 from chatkv.kvcache.kinds import make_cache
 from chatkv.model.catalog import resolve
-from chatkv.model.decoder import Decoder
-from chatkv.model.dtype import dtype_name, parse_dtype
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.names import policy_label
 from chatkv.scheduler.scheduler import Scheduler
@@ -39,8 +37,8 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     progress("loading tokenizer", None)
     codec = Codec.load(folder)
     progress("loading weights", None)
-    dtype = parse_dtype(config.dtype)
-    decoder = Decoder.load(folder, dtype)
+    compute = build(folder, config.dtype, config.attention)
+    decoder = compute.decoder
     model_context = decoder.config.max_position
     if config.max_context is not None and config.max_context > model_context:
         raise EngineError(
@@ -70,14 +68,14 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
         max_overtaken=config.max_overtaken,
         admission=config.admission,
     )
-    backend = TorchBackend()
-    runner = Runner(decoder, backend, num_blocks, config.block_size)
+    runner = Runner(decoder, compute.backend, num_blocks, config.block_size)
     core = EngineCore(cache, scheduler, runner, codec, max_context, outbox, verify=config.verify)
     ready = Ready(
         model=config.model,
         architecture=decoder.config.model_type,
-        attention=f"{backend.name}/cpu",
-        dtype=dtype_name(dtype),
+        attention=compute.attention,
+        dtype=compute.dtype,
+        notes=compute.notes,
         cache=config.cache,
         policy=policy_label(config.policy, config.max_overtaken),
         block_size=config.block_size,

@@ -121,7 +121,7 @@ class Ready:
     model: str
     architecture: str
     attention: str
-    """``torch/cpu``, ``flashinfer/cuda:0`` …"""
+    """``native/cpu``, ``torch/cpu``, ``flashinfer/cuda:0`` …"""
     dtype: str
     cache: str
     policy: str
@@ -133,6 +133,8 @@ class Ready:
     default_system: str | None
     """What the model's own template uses when there is no system message (None: nothing)."""
     load_s: float
+    notes: tuple[str, ...] = ()
+    """What this machine could not have, and why: one line each."""
 
 
 @dataclass(frozen=True, slots=True)

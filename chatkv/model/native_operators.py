@@ -21,7 +21,7 @@ class NativeOperators(Operators):
 
     def __init__(self, config: DecoderConfig, kernels: Kernels) -> None:
         self._config = config
-        self._kernels = kernels
+        self.kernels = kernels
         self._inverse = inverse_frequencies(config.rope, config.head_dim)
         self._angles = self._table(FIRST_POSITIONS)
 
@@ -31,12 +31,16 @@ class NativeOperators(Operators):
         if most > len(self._angles):
             self._angles = self._table(max(most, 2 * len(self._angles)))
         # Kept, so that their memory stays: kernels get addresses.
-        self._positions, self._slots, self._block_size = positions.contiguous(), slots.contiguous(), block_size
+        self._positions, self._slots, self._block_size = (
+            positions.contiguous(),
+            slots.contiguous(),
+            block_size,
+        )
 
     def add_norm(self, h: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor) -> torch.Tensor:
         """See ``Operators``."""
         out = torch.empty_like(h)
-        self._kernels.add_norm(
+        self.kernels.add_norm(
             h.data_ptr(),
             None if delta is None else delta.data_ptr(),
             weight.data_ptr(),
@@ -51,7 +55,7 @@ class NativeOperators(Operators):
         """See ``Operators``."""
         c = self._config
         q = torch.empty((len(qkv), c.num_heads, c.head_dim), dtype=qkv.dtype)
-        self._kernels.place(
+        self.kernels.place(
             qkv.data_ptr(),
             self._angles.data_ptr(),
             self._positions.data_ptr(),
@@ -72,7 +76,7 @@ class NativeOperators(Operators):
     def gated(self, gate_up: torch.Tensor) -> torch.Tensor:
         """See ``Operators``."""
         out = gate_up.new_empty((len(gate_up), gate_up.shape[1] // 2))
-        self._kernels.gated(gate_up.data_ptr(), out.data_ptr(), out.shape[0], out.shape[1])
+        self.kernels.gated(gate_up.data_ptr(), out.data_ptr(), out.shape[0], out.shape[1])
         return out
 
     def _table(self, positions: int) -> torch.Tensor:

@@ -105,7 +105,9 @@ def _loss(weight: torch.Tensor) -> float:
     values, scales = codes4(weight)
     rows, columns = weight.shape
     by_group = scales.transpose(0, 1)
-    groups = values.view(rows, columns // GROUP, GROUP).float().sub_(8) * by_group[..., :1] + by_group[..., 1:]
+    groups = (
+        values.view(rows, columns // GROUP, GROUP).float().sub_(8) * by_group[..., :1] + by_group[..., 1:]
+    )
     want = weight.view(rows, columns // GROUP, GROUP).float()
     largest = want.abs().amax(-1).clamp_(min=1e-12)
     return float(((groups - want).abs().amax(-1) / largest).max())

@@ -1,1 +1,1 @@
-"""Small C kernels for CPUs, built at install time where there is a compiler; torch serves where there is none."""
+"""C kernels for CPUs, compiled at install time where there is a compiler; elsewhere torch serves."""

@@ -54,7 +54,15 @@ def build(folder: Path = HERE) -> list[Path]:
             out = Path(aside) / target.name
             # Apple's compiler has no OpenMP of its own: then one thread.
             for openmp in (["-fopenmp"], []):
-                command = [*compiler.split(), *FLAGS, *flags, *openmp, str(HERE / "kernels.c"), "-o", str(out)]
+                command = [
+                    *compiler.split(),
+                    *FLAGS,
+                    *flags,
+                    *openmp,
+                    str(HERE / "kernels.c"),
+                    "-o",
+                    str(out),
+                ]
                 try:
                     done = subprocess.run(command, capture_output=True, timeout=300)
                 except (OSError, subprocess.TimeoutExpired):
@@ -72,7 +80,7 @@ except ImportError:  # by hand
     pass
 else:
 
-    class KernelsHook(BuildHookInterface[Any]):
+    class KernelsHook(BuildHookInterface[Any]):  # type: ignore[misc]
         """Puts the libraries into the wheel, which is then for this platform only."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:

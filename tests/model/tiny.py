@@ -9,8 +9,10 @@ import numpy as np
 import torch
 import transformers
 
+from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.model.decoder import Decoder
+from chatkv.model.native_operators import NativeOperators
 from tests.attention.batches import paged_batch
 
 SIZES: dict[str, Any] = {
@@ -80,7 +82,8 @@ class Requests:
 
     def __init__(self, decoder: Decoder, block_size: int, num_blocks: int, seed: int = 0) -> None:
         self.decoder, self.block_size = decoder, block_size
-        self.backend = TorchBackend()
+        native = isinstance(decoder.operators, NativeOperators)
+        self.backend = NativeBackend(decoder.operators.kernels) if native else TorchBackend()
         self.kv = decoder.new_kv(num_blocks, block_size)
         self._free = np.random.default_rng(seed).permutation(num_blocks).tolist()
         self.tables: list[list[int]] = []
@@ -93,16 +96,18 @@ class Requests:
         self.done.append(0)
         return len(self.tables) - 1
 
-    def step(self, new: dict[int, list[int]], every_row: bool = False) -> torch.Tensor:
-        """Feed the tokens ``new`` of each request; logits of each one's last row, or of all rows."""
-        ids, positions, slots, rows = [], [], [], []
+    def step(
+        self, new: dict[int, list[int]], every_row: bool = False, rows: list[int] | None = None
+    ) -> torch.Tensor:
+        """Feed the tokens ``new`` of each request; logits of each one's last row, of all, or of ``rows``."""
+        ids, positions, slots, last = [], [], [], []
         for request, tokens in new.items():
             for position in range(self.done[request], self.done[request] + len(tokens)):
                 block = self.tables[request][position // self.block_size]
                 slots.append(block * self.block_size + position % self.block_size)
                 positions.append(position)
             ids += tokens
-            rows.append(len(ids) - 1)
+            last.append(len(ids) - 1)
             self.done[request] += len(tokens)
         requests = list(new)
         self.backend.plan(
@@ -113,7 +118,11 @@ class Requests:
                 self.block_size,
             )
         )
-        wanted = torch.arange(len(ids)) if every_row else torch.tensor(rows)
+        wanted = (
+            torch.arange(len(ids))
+            if every_row
+            else torch.tensor(last if rows is None else rows, dtype=torch.long)
+        )
         return self.decoder.forward(
             torch.tensor(ids), torch.tensor(positions), torch.tensor(slots), self.kv, self.backend, wanted
         )

@@ -1,0 +1,76 @@
+"""Which decoder, operators and attention a configuration gets on this machine, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from chatkv.attention.base import AttentionBackend
+from chatkv.attention.native_backend import HEAD_MULTIPLE, NativeBackend
+from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.config import EngineError
+from chatkv.model.checkpoint import load_weights
+from chatkv.model.config import DecoderConfig
+from chatkv.model.decoder import Decoder
+from chatkv.model.dtype import PACKED, dtype_name, parse_dtype
+from chatkv.model.native_operators import NativeOperators
+from chatkv.model.quantise import pack, unusable, was_4bit
+from chatkv.native.library import Kernels, kernels, why_not
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """``dtype`` and ``attention`` as shown to people; ``notes``: what could not be had, and why."""
+
+    decoder: Decoder
+    backend: AttentionBackend
+    dtype: str
+    attention: str
+    notes: tuple[str, ...]
+
+
+def build(folder: Path, dtype: str, attention: str) -> Compute:
+    """Load the model in ``folder``. ``dtype`` and ``attention`` as in ``EngineConfig``.
+
+    ``auto`` packs weights to 4 bits where the checkpoint was 4-bit (nothing is lost then) and this
+    machine computes in bf16. Raises ModelError, and EngineError where something named can't be had.
+    """
+    config = DecoderConfig.load(folder)
+    compute_dtype = parse_dtype(dtype)
+    notes: list[str] = []
+    with torch.inference_mode():
+        weights = load_weights(folder, config, compute_dtype, "cpu")
+        form = dtype
+        if dtype == "auto":
+            form = (
+                "int4" if compute_dtype == torch.bfloat16 and was_4bit(weights) else dtype_name(compute_dtype)
+            )
+        if form in PACKED:
+            problem = unusable(form) or (unusable("int8") if form == "int4" else None)
+            if problem and dtype != "auto":
+                raise EngineError(f"--dtype {dtype} can't be had: {problem}; use --dtype auto")
+            if problem:
+                notes.append(f"weights stay bf16: {problem}")
+                form = "bf16"
+            else:
+                weights = pack(weights, form)
+    native = _native(config, compute_dtype, attention, notes)
+    operators = NativeOperators(config, native) if native else None
+    backend = NativeBackend(native) if native else TorchBackend()
+    return Compute(Decoder(config, weights, operators), backend, form, f"{backend.name}/cpu", tuple(notes))
+
+
+def _native(config: DecoderConfig, dtype: torch.dtype, attention: str, notes: list[str]) -> Kernels | None:
+    if attention == "torch":
+        return None
+    problem = why_not()
+    if problem is None and config.head_dim % HEAD_MULTIPLE:
+        problem = f"head_dim {config.head_dim} is no multiple of {HEAD_MULTIPLE}"
+    if problem is None:
+        return kernels(dtype)
+    if attention == "native":
+        raise EngineError(f"--attention native can't be had: {problem}; use --attention auto")
+    notes.append(f"attention by torch: the native kernels are {problem}")
+    return None
