@@ -15,7 +15,7 @@ from chatkv.model.checkpoint import DecoderWeights, LayerWeights
 from chatkv.model.linear import GROUP, Int4Linear, Int8Linear, Linear
 from chatkv.native.library import kernels
 
-EXACT = 2.0**-8
+EXACT = 2.0**-7
 """A group's largest error in parts of its largest weight, up to which bf16's own rounding explains it."""
 _SAMPLE = 64
 """Rows of each layer's matrices that are looked at to find out whether a checkpoint was 4-bit."""

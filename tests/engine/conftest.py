@@ -17,9 +17,9 @@ class Tiny(NamedTuple):
     decoder: Decoder
 
 
-def tiny(name: str, folder: Path) -> Tiny:
+def tiny(name: str, folder: Path, attention: str = "auto") -> Tiny:
     reference = save(name, folder)
-    return Tiny(folder, reference, load(folder))
+    return Tiny(folder, reference, load(folder, attention))
 
 
 @pytest.fixture(scope="session")

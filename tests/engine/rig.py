@@ -10,7 +10,10 @@ from typing import Any
 import torch
 import transformers
 
+from chatkv.attention.base import AttentionBackend
+from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.compute import build
 from chatkv.engine.core import EngineCore
 from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn, Verified
 from chatkv.engine.outbox import Outbox
@@ -21,6 +24,7 @@ from chatkv.kvcache.hash_cache import HashCache
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.model.decoder import Decoder
+from chatkv.model.native_operators import NativeOperators
 from chatkv.model.thinking import ThinkingSplitter
 from chatkv.scheduler.scheduler import Scheduler
 
@@ -91,7 +95,7 @@ class Rig:
             num_blocks, block_size, strict=strict, log=EventLog(self.outbox.events.append)
         )
         scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens, **scheduling)
-        runner = Runner(decoder, TorchBackend(), num_blocks, block_size)
+        runner = Runner(decoder, backend_for(decoder), num_blocks, block_size)
         self.core = EngineCore(
             self.cache,
             scheduler,
@@ -174,5 +178,11 @@ def expected(model: transformers.PreTrainedModel, prompt: Sequence[int], tokens:
     return out[0, len(prompt) :].tolist()
 
 
-def load(folder: Path, dtype: torch.dtype = torch.float32) -> Decoder:
-    return Decoder.load(folder, dtype)
+def load(folder: Path, attention: str = "auto") -> Decoder:
+    """In fp32, with the operators ``attention`` gives on this machine."""
+    return build(folder, "fp32", attention).decoder
+
+
+def backend_for(decoder: Decoder) -> AttentionBackend:
+    operators = decoder.operators
+    return NativeBackend(operators.kernels) if isinstance(operators, NativeOperators) else TorchBackend()

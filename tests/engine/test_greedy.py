@@ -27,8 +27,9 @@ def prompts(count: int, seed: int = 0) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral"])
 @pytest.mark.parametrize("block_size", [1, 16])
-def test_mixed_batches_of_every_shape(name: str, block_size: int, tmp_path: Path) -> None:
-    small = tiny(name, tmp_path)
+@pytest.mark.parametrize("attention", ["auto", "torch"])
+def test_mixed_batches_of_every_shape(name: str, block_size: int, attention: str, tmp_path: Path) -> None:
+    small = tiny(name, tmp_path, attention)
     rig = Rig(small.decoder, block_size=block_size, num_blocks=1024 // block_size, max_batch_tokens=23)
     asked = {}
     for index, prompt in enumerate(prompts(6)):

@@ -131,5 +131,6 @@ def test_dtype_names() -> None:
     assert parse_dtype("auto") == auto_dtype("cpu")
     assert auto_dtype("cuda") == torch.bfloat16
     assert [dtype_name(d) for d in (torch.bfloat16, torch.float32)] == ["bf16", "fp32"]
-    with pytest.raises(ValueError, match=r"'int4'.*auto, bf16, fp32"):
-        parse_dtype("int4")
+    assert parse_dtype("int4") == parse_dtype("int8") == torch.bfloat16
+    with pytest.raises(ValueError, match=r"'fp64'.*auto, fp32, bf16, int8, int4"):
+        parse_dtype("fp64")
