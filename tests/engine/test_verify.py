@@ -100,14 +100,14 @@ def test_sampled_answers_and_forks_are_verified_too(tiny_llama: Tiny) -> None:
 def test_others_go_on_meanwhile(tiny_llama: Tiny) -> None:
     rig = Rig(tiny_llama.decoder, max_batch_tokens=32)
     done = rig.answer(PROMPT, max_tokens=20)
-    other = rig.ask_ids([7, *PROMPT], max_tokens=12)
+    other = rig.ask_ids([8, *PROMPT], max_tokens=12)
     rig.core.verify(done.request)
     steps = 0
     while other not in rig.finished:
         rig.step()
         steps += 1
     assert steps == 2 + 11  # two for its prompt, and none was lost
-    assert list(rig.finished[other].token_ids) == expected(tiny_llama.reference, [7, *PROMPT], 12)
+    assert list(rig.finished[other].token_ids) == expected(tiny_llama.reference, [8, *PROMPT], 12)
     assert rig.verified
     assert rig.verified[0].differing is None
 
