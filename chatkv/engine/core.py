@@ -10,32 +10,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from chatkv.engine.generation import Generation, siblings
-from chatkv.engine.messages import MAX_ANSWERS, ContextNear, GenerateRequest
+from chatkv.engine.intake import TurnedDown, take_in
+from chatkv.engine.messages import GenerateRequest
 from chatkv.engine.outbox import Outbox
-from chatkv.engine.reports import report, turn_down
+from chatkv.engine.reports import Reports
 from chatkv.engine.runner import Runner
-from chatkv.engine.sampling_check import check_sampling
 from chatkv.engine.stats import Counts, EngineStats, Meter
 from chatkv.engine.verifier import Verifier
-from chatkv.engine.verify import Answer
-from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.errors import CacheError
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler import events as ev
-from chatkv.scheduler.request import Request
 from chatkv.scheduler.scheduler import Plan, Scheduler, Work
 
 logger = logging.getLogger(__name__)
-
-NEAR = 0.8
-"""The part of the context from which a request is said to be near its end."""
 
 
 class EngineCore:
@@ -64,6 +57,7 @@ class EngineCore:
         self._waiting: dict[int, Generation] = {}
         """Siblings that have not forked yet → the generation whose prompt they wait for."""
         self._clear_wanted = False
+        self._reports = Reports(cache.log, outbox, max_context)
         self._verify = verify
         self._meter = Meter(clock)
         self._verifier = Verifier(
@@ -78,47 +72,26 @@ class EngineCore:
     @property
     def stats(self) -> EngineStats:
         """The figures of this moment."""
-        cache = self.cache
-        return self._meter.stats(
-            Counts(
-                len(self.scheduler.waiting) + len(self._waiting),
-                len(self.scheduler.running),
-                cache.protected,
-                cache.evictable,
-                cache.free,
-            )
-        )
+        return self._meter.stats(Counts.of(self.scheduler, len(self._waiting)))
 
     def add(self, id: int, generate: GenerateRequest, queued: float) -> None:
         """Tokenise and queue a request; ``queued`` is ``time.perf_counter()`` when the person asked.
 
         ``generate.n`` answers have the ids ``id`` … ``id + n - 1``.
         """
-        sampling, prompt = generate.sampling, []
-        try:
-            problem = _check_answers(generate.n) or check_sampling(sampling)
-            prompt = [] if problem else self.codec.encode_chat(generate.turns)
-        except ChatkvError as error:
-            problem = str(error)
-        except Exception as error:
-            logger.exception("request %d could not be tokenised", id)
-            problem = f"this prompt could not be tokenised: {type(error).__name__}: {error}"
         ids = range(id, id + generate.answers)
-        if problem:
-            self._turn_down(ids, generate.session, "error", problem)
-            return
-        request = Request(
-            id,
-            generate.session,
-            np.array(prompt, dtype=np.int32),
-            max_tokens=sampling.max_tokens,
-            namespace=generate.namespace,
-        )
-        refusal = self._too_long(request) or self.scheduler.add(request)
-        if refusal:
-            self._turn_down(ids, generate.session, "refused", refusal, request.prompt_tokens)
-            return
-        self._live(Generation(request, sampling, self.codec, queued, siblings(ids, sampling)))
+        request = take_in(id, generate, self.codec, self.max_context)
+        if isinstance(request, TurnedDown):
+            if request.reason == "refused":
+                self.cache.log.emit(
+                    ev.RequestRefused, request=id, session=generate.session, reason=request.message
+                )
+            self._reports.turned_down(ids, generate.session, *request)
+        elif refusal := self.scheduler.add(request):
+            self._reports.turned_down(ids, generate.session, "refused", refusal, request.prompt_tokens)
+        else:
+            own = siblings(ids, generate.sampling)
+            self._live(Generation(request, generate.sampling, self.codec, queued, own))
 
     def stop(self, id: int) -> None:
         """End a request in any state; what it wrote stays findable. An unknown or finished id is ignored."""
@@ -127,7 +100,8 @@ class EngineCore:
             self._finish(generation, "aborted")
         elif (asked := self._waiting.pop(id, None)) is not None:
             asked.siblings = tuple(s for s in asked.siblings if s.id != id)
-            self._turn_down((id,), asked.request.session, "aborted", "", asked.request.prompt_tokens)
+            own = asked.request
+            self._reports.turned_down((id,), own.session, "aborted", "", own.prompt_tokens)
         self._tell_stats()
 
     def verify(self, id: int) -> None:
@@ -198,7 +172,7 @@ class EngineCore:
         self.live[generation.request.id] = generation
         for sibling in generation.siblings:
             self._waiting[sibling.id] = generation
-        self._watch_context(generation)
+        self._reports.watch_context(generation)
 
     def _fork(self, generation: Generation, logits: torch.Tensor) -> None:
         """The prompt of ``generation`` is computed: its siblings begin with the same row of logits."""
@@ -240,7 +214,7 @@ class EngineCore:
         generation.last = now
         end = token in self.codec.stop_ids and not generation.sampling.ignore_stop
         self.outbox.deltas.append(generation.push(token, end))
-        self._watch_context(generation)
+        self._reports.watch_context(generation)
         if end or generation.stopped:
             self._finish(generation, "stop")
         elif request.output_tokens >= request.max_tokens:
@@ -263,13 +237,10 @@ class EngineCore:
         del self.live[request.id]
         if self._clear_wanted and not self.cache.rows:
             self.clear_cache()
-        report(self.cache.log, self.outbox, generation, reason, message, self.max_context)
+        self._reports.finished(generation, reason, message)
         self._meter.changed()
         if keep and request.output_tokens:
-            tokens = request.tokens.copy()
-            self._verifier.remember(
-                Answer(request.id, request.session, request.namespace, tokens, request.prompt_tokens)
-            )
+            self._verifier.remember(request)
             if self._verify and reason != "aborted":
                 self._verifier.ask(request.id)
         if generation.siblings:
@@ -283,31 +254,3 @@ class EngineCore:
     def _tell_stats(self) -> None:
         if self._meter.due(idle=not self.scheduler.has_work):
             self.outbox.stats = self.stats
-
-    def _watch_context(self, generation: Generation) -> None:
-        request = generation.request
-        if not generation.told_near and request.num_tokens >= NEAR * self.max_context:
-            generation.told_near = True
-            self.outbox.near.append(
-                ContextNear(request.id, request.session, request.num_tokens, self.max_context)
-            )
-
-    def _turn_down(
-        self, ids: Iterable[int], session: str, reason: str, message: str, prompt_tokens: int = 0
-    ) -> None:
-        for id in ids:
-            turn_down(self.cache.log, self.outbox, id, session, reason, message, prompt_tokens)
-
-    def _too_long(self, request: Request) -> str | None:
-        if request.prompt_tokens < self.max_context:
-            return None
-        reason = (
-            f"this prompt has {request.prompt_tokens} tokens, the context holds {self.max_context} with the "
-            "answer: shorten it, fork an earlier message, or start a new session"
-        )
-        self.cache.log.emit(ev.RequestRefused, request=request.id, session=request.session, reason=reason)
-        return reason
-
-
-def _check_answers(n: int) -> str | None:
-    return None if 1 <= n <= MAX_ANSWERS else f"n must be 1 to {MAX_ANSWERS} answers, got {n}"

@@ -218,7 +218,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class ContextNear:
-    """A request has used most of the context (``NEAR`` in ``engine/core.py``): told once a request."""
+    """A request has used most of the context (``NEAR`` in ``engine/reports.py``): told once a request."""
 
     request: int
     session: str

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from chatkv.scheduler.scheduler import Scheduler
+
 TTFTS_KEPT, GAPS_KEPT, STEPS_KEPT = 256, 2048, 256
 """How many of the latest values the percentiles, and the speeds, are taken over."""
 EVERY_S = 0.25
@@ -81,6 +83,13 @@ class Counts:
     blocks_used: int
     blocks_cached: int
     blocks_free: int
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, forks: int) -> Counts:
+        """As they are now; ``forks``: requests that wait for the prompt of another one."""
+        cache = scheduler.cache
+        waiting, running = len(scheduler.waiting) + forks, len(scheduler.running)
+        return cls(waiting, running, cache.protected, cache.evictable, cache.free)
 
 
 class Meter:

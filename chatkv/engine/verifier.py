@@ -10,6 +10,7 @@ from chatkv.engine.messages import Verified
 from chatkv.engine.runner import Runner
 from chatkv.engine.verify import Answer, Verification, unverified
 from chatkv.kvcache.cache import KVCache
+from chatkv.scheduler.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +39,11 @@ class Verifier:
         self._job: tuple[Verification, Iterator[None]] | None = None
         self._busy = False
 
-    def remember(self, answer: Answer) -> None:
-        """It may be asked for later."""
-        self._answers[answer.request] = answer
+    def remember(self, request: Request) -> None:
+        """It is over, and may be asked for later."""
+        self._answers[request.id] = Answer(
+            request.id, request.session, request.namespace, request.tokens.copy(), request.prompt_tokens
+        )
         while len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
 

@@ -1,0 +1,55 @@
+"""From what was asked to a request that can be queued, or to the reason why not."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from chatkv.engine.messages import MAX_ANSWERS, GenerateRequest
+from chatkv.engine.sampling_check import check_sampling
+from chatkv.errors import ChatkvError
+from chatkv.model.tokenizer import Codec
+from chatkv.scheduler.request import Request
+
+logger = logging.getLogger(__name__)
+
+
+class TurnedDown(NamedTuple):
+    """``reason``: ``error`` or ``refused`` (then it has a prompt); ``message``: one line."""
+
+    reason: str
+    message: str
+    prompt_tokens: int = 0
+
+
+def take_in(id: int, generate: GenerateRequest, codec: Codec, max_context: int) -> Request | TurnedDown:
+    """Check and tokenise what was asked. Nothing of a prompt is ever dropped to make it fit."""
+    problem = _check_answers(generate.n) or check_sampling(generate.sampling)
+    if problem:
+        return TurnedDown("error", problem)
+    try:
+        prompt = codec.encode_chat(generate.turns)
+    except ChatkvError as error:
+        return TurnedDown("error", str(error))
+    except Exception as error:
+        logger.exception("request %d could not be tokenised", id)
+        return TurnedDown("error", f"this prompt could not be tokenised: {type(error).__name__}: {error}")
+    if len(prompt) >= max_context:
+        message = (
+            f"this prompt has {len(prompt)} tokens, the context holds {max_context} with the answer: "
+            "shorten it, fork an earlier message, or start a new session"
+        )
+        return TurnedDown("refused", message, len(prompt))
+    return Request(
+        id,
+        generate.session,
+        np.array(prompt, dtype=np.int32),
+        max_tokens=generate.sampling.max_tokens,
+        namespace=generate.namespace,
+    )
+
+
+def _check_answers(n: int) -> str | None:
+    return None if 1 <= n <= MAX_ANSWERS else f"n must be 1 to {MAX_ANSWERS} answers, got {n}"
