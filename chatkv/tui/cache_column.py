@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
@@ -16,7 +17,7 @@ from chatkv.tui.cache.block_table import BlockTableView
 from chatkv.tui.cache.events_view import EventsView
 from chatkv.tui.cache.inspector import Inspector
 from chatkv.tui.cache.labels import Decode
-from chatkv.tui.cache.messages import BlockSelected, NodeSelected
+from chatkv.tui.cache.messages import BlockSelected, EventSelected, NodeSelected
 from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.queue_view import QueueView
 from chatkv.tui.cache.radix_tree import RadixTreeView
@@ -48,6 +49,8 @@ class CacheColumn(Vertical):
         self.metrics = MetricsView(id="metrics", classes="pane")
         self.queue = QueueView(id="queue", classes="pane")
         self.log_view = EventsView(id="events", classes="pane")
+        self._mirror: Mirror | None = None
+        """What is shown."""
         self._sampled = (monotonic(), 0)
 
     def compose(self) -> ComposeResult:
@@ -87,7 +90,7 @@ class CacheColumn(Vertical):
 
     def show(self, feed: Feed, session: str) -> None:
         """Draw the feed's mirror; what belongs to ``session`` stands out."""
-        mirror = feed.mirror
+        mirror = self._mirror = feed.mirror
         for notice in feed.take_notices():
             self.notify(one_line(notice, 400), severity="warning", markup=False, timeout=8)
         self.log_view.add(feed.take_recent())
@@ -112,11 +115,30 @@ class CacheColumn(Vertical):
             self.tree_view.border_subtitle = kind
 
     def inspect(self, wanted: NodeSelected | BlockSelected) -> None:
-        """Show it in full."""
+        """Show it in full, and point to it in the other panes: a node's blocks, a block's node."""
+        mirror = self._mirror
         if isinstance(wanted, NodeSelected):
             self.node.inspect_node(wanted.node)
+            node = mirror.nodes.get(wanted.node) if mirror else None
+            self.blocks.light(node.blocks.tolist() if node else ())
         else:
             self.node.inspect_block(wanted.block)
+            there = mirror is not None and 0 <= wanted.block < mirror.num_blocks
+            owner = mirror.block_node(wanted.block) if mirror is not None and there else None
+            self.tree_view.light(() if owner is None else (owner,))
+            if owner is not None:
+                self.tree_view.go_to(owner)
+
+    @on(EventSelected)
+    def _point(self, event: EventSelected) -> None:
+        """Light up what an event is about, in the tree and in the map."""
+        event.stop()
+        self.tree_view.light(event.about.nodes)
+        self.blocks.light(event.about.blocks)
+        gone = not any(self.tree_view.go_to(node) for node in event.about.nodes)
+        if gone and not event.about.blocks:
+            why = "none of its nodes is in the tree any more" if event.about.nodes else "it names no node"
+            self.notify(why)
 
     def _sample(self, tokens: int, busy: bool) -> None:
         then, before = self._sampled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import ClassVar
 
@@ -78,6 +79,16 @@ class BlockMapView(ScrollView, can_focus=True):
         self.per_cell = 1
         """Blocks a cell."""
         self._shown = Shown()
+        self._lit: frozenset[int] = frozenset()
+
+    def light(self, blocks: Iterable[int]) -> None:
+        """Let these blocks stand out, and no others, and bring the first of them into view."""
+        lit = frozenset(block for block in blocks if 0 <= block < len(self._states))
+        if lit != self._lit:
+            self._lit = lit
+            if lit:
+                self.go_to(min(lit))
+            self.refresh()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Draw this state; the blocks in open rows of ``focus_session`` stand out."""
@@ -162,9 +173,10 @@ class BlockMapView(ScrollView, can_focus=True):
             return Strip([Segment(text, base)]).adjust_cell_length(width, base)
         last = min(first + self.columns, len(self._cells))
         cursor = self._cursor // self.per_cell if self.has_focus else -1
+        lit = {block // self.per_cell for block in self._lit}
         address = self.get_component_rich_style("block-map--address")
         marks = [
-            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor)
+            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor or cell in lit)
             for cell in range(first, last)
         ]
         segments = [Segment(f"{first * self.per_cell:0{self._address_width}d} ", address)]

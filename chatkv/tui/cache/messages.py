@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from chatkv.insight.touched import Touched
+
 
 class NodeSelected(Message):
     """A person asks for this node (its id; it may be an evicted one)."""
@@ -20,6 +22,15 @@ class PinWanted(Message):
         super().__init__()
         self.node = node
         self.pinned = pinned
+
+
+class EventSelected(Message):
+    """A person asks what this event is about."""
+
+    def __init__(self, seq: int, about: Touched) -> None:
+        super().__init__()
+        self.seq = seq
+        self.about = about
 
 
 class BlockSelected(Message):

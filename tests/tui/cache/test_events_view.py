@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from textual import events
 
 from chatkv.insight.mirror import Mirror
+from chatkv.insight.touched import Touched
 from chatkv.scheduler.events import RequestRefused
 from chatkv.tui.cache.events_view import EventsView
+from chatkv.tui.cache.messages import EventSelected
 from tests.tui.cache.host import Host, text_of
 from tests.tui.cache.stories import Story, figure
+from tests.tui.helpers import Bench
 
 
 def told(view: EventsView) -> list[int]:
@@ -57,10 +61,11 @@ async def test_keys_and_the_wheel_scroll() -> None:
         view.show(story.mirror, None)
         await pilot.pause()
         newest = told(view)
-        for key, first in [("j", 1), ("down", 2), ("k", 1), ("up", 0)]:
+        for key, line in [("j", 1), ("down", 2), ("k", 1), ("up", 0), ("pagedown", 5), ("pageup", 0)]:
             await pilot.press(key)
-            await pilot.pause(0.4)
-            assert view.scroll_offset.y == first, key
+            assert view._at() == line, key
+        await pilot.press(*"jjjjjjj")
+        assert view.scroll_offset.y == 2
         await pilot.press("G")
         await pilot.pause(0.6)
         assert told(view)[-1] == 1
@@ -145,3 +150,62 @@ async def test_hostile_words_stay_in_their_line() -> None:
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e\u200d\ud800]", strip.text)
         assert "[@click=app.quit()]所" in text_of(view)[0]
         assert "[red]x[/foo]" in text_of(view)[1]
+
+
+async def test_a_filter_leaves_the_lines_with_all_words_and_typing_moves_nothing() -> None:
+    story = figure()
+    view = EventsView()
+    async with Host(view).run_test(size=(80, 14)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.press("slash", *"evicted", "colon", "space", *"Node")
+        assert told(view) == [34]
+        assert str(view.border_title) == "Events /evicted: Node▌"
+        await pilot.press("enter")
+        story.evict(3)
+        view.add(story.events[-1:])
+        view.show(story.mirror, None)
+        assert told(view) == [story.mirror.seq, 34]
+        await pilot.press("slash", *"zzz")
+        assert text_of(view)[0] == "no event has these words · esc shows all"
+        await pilot.press("escape")
+        assert len(told(view)) > 5
+        assert str(view.border_title) == "Events"
+
+
+async def test_selecting_a_line_tells_its_nodes_and_blocks() -> None:
+    story = figure()
+    view = EventsView()
+    chosen: list[EventSelected] = []
+
+    class Listening(Host):
+        def on_event_selected(self, message: EventSelected) -> None:
+            chosen.append(message)
+
+    async with Listening(view).run_test(size=(80, 14)) as pilot:
+        await pilot.press("enter")
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.press("slash", *"evicted", "colon", "enter", "enter")
+        assert [(m.seq, m.about) for m in chosen] == [(34, Touched((2,), tuple(range(8, 17))))]
+        await pilot.press("escape")
+        await pilot.pause()
+        line = next(n for n, text in enumerate(text_of(view)) if " = request 4 reused" in text)
+        await pilot.click(view, offset=(9, line + 1))
+        assert chosen[-1].about == Touched((1,), tuple(range(8)))
+
+
+async def test_an_event_lights_up_its_nodes_and_a_block_its_node(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run((200, 50)):
+        await bench.ask("Tell me of the sea and of the wind and of the long white clouds above them")
+        cache = bench.app.main.cache
+        cache.log_view.focus()
+        await bench.press("slash", *"stored", "enter", "enter")
+        assert len(cache.tree_view._lit) == 1
+        node = cache.tree_view.cursor
+        assert cache.tree_view._lit == {node}
+        assert cache.blocks._lit == set(bench.app.desk.feed.mirror.nodes[node].blocks.tolist())
+        cache.blocks.focus()
+        await bench.press("g", "enter")
+        assert cache.tree_view.cursor == bench.app.desk.feed.mirror.block_node(0)
