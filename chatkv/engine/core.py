@@ -26,7 +26,8 @@ from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.errors import CacheError
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler import events as ev
-from chatkv.scheduler.scheduler import Plan, Scheduler, Work
+from chatkv.scheduler.plan import Plan, Work
+from chatkv.scheduler.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from chatkv.attention.base import AttentionBackend, PagedBatch
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.model.decoder import Decoder, copy_slots
-from chatkv.scheduler.scheduler import Work
+from chatkv.scheduler.plan import Work
 
 
 class Part(NamedTuple):

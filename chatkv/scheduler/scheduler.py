@@ -10,34 +10,14 @@ back by matching again. The one that arrived first is never preempted, so someth
 from __future__ import annotations
 
 from bisect import insort
-from typing import NamedTuple
 
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import EventLog
 from chatkv.scheduler import events as ev
 from chatkv.scheduler.admission import Admission
+from chatkv.scheduler.plan import Plan, Work, chunk, next_work
 from chatkv.scheduler.request import Request, State
 from chatkv.scheduler.waiting import WaitingQueue
-
-
-class Work(NamedTuple):
-    """Compute tokens ``start … start + length - 1`` of ``request``; ``copies`` first.
-
-    ``samples``: these are its last known tokens, so the next one is to be sampled.
-    """
-
-    request: Request
-    start: int
-    length: int
-    samples: bool
-    copies: tuple[Copy, ...]
-
-
-class Plan(NamedTuple):
-    """One step's work, and the requests that can't go on because they alone fill the pool."""
-
-    work: list[Work]
-    exhausted: list[Request]
 
 
 class Scheduler:
@@ -102,15 +82,15 @@ class Scheduler:
         """Decide the next step's work; rows have room for it, and copies are listed with it."""
         work: list[Work] = []
         exhausted: list[Request] = []
-        budget = self.max_batch_tokens
+        budget, size = self.max_batch_tokens, self.cache.block_size
         waited = len(self.waiting)
         # Decoding first; a request may be preempted by one before it while we go through the list.
         for request in sorted(self.running, key=lambda r: r.todo > 1):
             if request.state is not State.RUNNING or budget == 0:
                 continue
-            count = self._room(request, self._chunk(request, budget, not work), exhausted)
+            count = self._room(request, chunk(request, budget, size, alone=not work), exhausted)
             if count:
-                work.append(self._work(request, count))
+                work.append(next_work(request, count))
                 budget -= count
         # Not in a step that preempted someone: the room was made for those who run.
         preempted = len(self.waiting) > waited
@@ -195,21 +175,6 @@ class Scheduler:
         """Whether any request is waiting or running."""
         return bool(self.waiting or self.running)
 
-    def _work(self, request: Request, count: int, copies: tuple[Copy, ...] = ()) -> Work:
-        return Work(request, request.computed, count, count == request.todo, copies)
-
-    def _chunk(self, request: Request, budget: int, alone: bool) -> int:
-        """How many tokens of ``request`` to compute now: all, or a chunk that ends with a block.
-
-        A chunk inside one block would be split off for nothing: 0, unless nobody else has work.
-        """
-        if request.todo <= budget:
-            return request.todo
-        over = (request.computed + budget) % self.cache.block_size
-        if over < budget:
-            return budget - over
-        return budget if alone else 0
-
     def _room(self, request: Request, count: int, exhausted: list[Request]) -> int:
         """Make room for up to ``count`` more tokens, preempting if needed; how many got room."""
         while not self.cache.grow(request.id, request.computed + count):
@@ -275,10 +240,10 @@ class Scheduler:
                 waiting=len(self.waiting),
                 overtaken=request.overtaken,
             )
-            count = self._chunk(request, budget, not work)
+            count = chunk(request, budget, self.cache.block_size, alone=not work)
             if not self.cache.grow(request.id, request.computed + count):
                 raise AssertionError(f"{request!r} was opened without room")
-            work.append(self._work(request, count, opened.copies))
+            work.append(next_work(request, count, opened.copies))
             budget -= count
 
     def _may_admit(self, work: list[Work], budget: int) -> bool:

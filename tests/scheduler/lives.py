@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from chatkv.kvcache.cache import KVCache
+from chatkv.scheduler.plan import Plan
 from chatkv.scheduler.request import Request
-from chatkv.scheduler.scheduler import Plan, Scheduler
+from chatkv.scheduler.scheduler import Scheduler
 
 SAMPLED = 10_000_000
 """Sampled tokens start here: ids that no prompt uses."""

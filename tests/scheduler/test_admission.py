@@ -13,7 +13,7 @@ from chatkv.scheduler.admission import Admission, NewTokenRatio, answer_reserve
 from chatkv.scheduler.names import POLICIES
 from chatkv.scheduler.request import State
 from chatkv.scheduler.scheduler import Scheduler
-from tests.scheduler.lives import admitted, asking, finish_step, request, run_all
+from tests.scheduler.lives import admitted, asking, finish_step, request, run_all, warm
 
 
 def test_s7_the_ratio_falls_from_07_to_0098_in_600_steps() -> None:
@@ -108,15 +108,46 @@ def test_several_prompts_are_in_prefill_at_once_under_the_budget() -> None:
 
 
 def test_a_step_takes_what_fits_of_a_chunk() -> None:
-    """A preempted answer comes back longer than its prompt; a chunk of it is placed where room is left."""
-    scheduler = Scheduler(RadixCache(10, 4), max_batch_tokens=64)
-    first, second = request(1, 12, max_tokens=20), request(2, 12, first=500, max_tokens=14)
-    for r in (first, second):
+    """Two answers grow while a long prompt is in prefill: of its last chunk of two blocks one has room."""
+    scheduler = Scheduler(RadixCache(24, 4), max_batch_tokens=10)
+    early = [request(id, 8, first=100 * id, max_tokens=40) for id in (1, 2)]
+    late = request(3, 64, first=900, max_tokens=2)
+    for r in early:
         scheduler.add(r)
+    while not all(r.output_tokens for r in early):
+        finish_step(scheduler, scheduler.plan())
+    scheduler.add(late)
+    chunks = []
+    while late.computed < 60:
+        plan = scheduler.plan()
+        chunks += [w.length for w in plan.work if w.request is late]
+        finish_step(scheduler, plan)
+    assert chunks[-2:] == [8, 4]
+    assert late.todo == 4, "so it was no whole rest"
+    assert late.preemptions == 0
     run_all(scheduler)
-    assert (first.output_tokens, second.output_tokens) == (20, 14)
-    assert first.preemptions == 0
-    assert second.preemptions > 0
+    assert late.output_tokens == 2
+    assert [r.preemptions for r in early] == [0, 0], "the last to arrive gives way"
+
+
+@pytest.mark.parametrize(("pool", "fits"), [(6, True), (5, False)])
+def test_the_next_token_of_those_who_run_has_room(pool: int, fits: bool) -> None:
+    scheduler = Scheduler(RadixCache(pool, 4))
+    scheduler.add(request(1, 16))
+    finish_step(scheduler, scheduler.plan())  # its 4 blocks are full
+    scheduler.add(request(2, 4, first=500))
+    plan = scheduler.plan()
+    assert [w.request.id for w in plan.work] == ([1, 2] if fits else [1])
+
+
+def test_idle_prefixes_go_before_anyone_gives_way() -> None:
+    cache = RadixCache(8, 4)
+    warm(cache, range(500, 516), 99)
+    scheduler = Scheduler(cache)
+    only = request(1, 14, max_tokens=15)
+    scheduler.add(only)
+    run_all(scheduler)
+    assert (only.preemptions, only.output_tokens, cache.evicted_blocks) == (0, 15, 4)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -10,8 +10,9 @@ from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as ev
+from chatkv.scheduler.plan import Plan
 from chatkv.scheduler.request import Request, State
-from chatkv.scheduler.scheduler import Plan, Scheduler
+from chatkv.scheduler.scheduler import Scheduler
 
 
 def request(id: int, tokens: int, first: int = 0, max_tokens: int = 100) -> Request:
