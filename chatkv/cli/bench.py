@@ -11,6 +11,7 @@ import typer
 from chatkv.bench.workload import Workload
 from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
+from chatkv.cli.bench_compare import compare as bench_compare
 from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
@@ -149,4 +150,5 @@ def chats(
 
 bench.command()(trace)
 bench.command("cache")(bench_cache)
+bench.command("compare")(bench_compare)
 bench.command()(queue)

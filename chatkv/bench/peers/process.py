@@ -1,0 +1,117 @@
+"""A peer in a process of its own, asked for one case at a time.
+
+``python -m chatkv.bench.peers.process NAME`` reads JSON lines from stdin: a ``Setup``, then
+``[case, …arguments]``; it answers each with a JSON line, ``{"about": …}``, ``{"seconds": …}`` or
+``{"error": line}``. A process that waits for its turn sleeps and does not disturb the one measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from chatkv.bench.peers.base import Peer, Setup
+from chatkv.errors import ChatkvError
+from chatkv.text import one_line
+
+
+class Kind(NamedTuple):
+    """Where a peer's class is, which package it needs, and how to get that."""
+
+    module: str
+    name: str
+    package: str
+    install: str
+
+
+PEERS = {
+    "chatkv": Kind("chatkv.bench.peers.ours", "Ours", "torch", ""),
+    "transformers": Kind(
+        "chatkv.bench.peers.huggingface", "HuggingFace", "transformers", "pip install transformers"
+    ),
+    "llama.cpp": Kind(
+        "chatkv.bench.peers.llama_cpp", "LlamaCpp", "llama_cpp", "pip install llama-cpp-python (it compiles)"
+    ),
+}
+
+
+def installed(name: str) -> bool:
+    """Whether the package of ``PEERS[name]`` is there."""
+    return importlib.util.find_spec(PEERS[name].package) is not None
+
+
+class PeerProcess:
+    """The parent's side; ``about`` is what the peer says of itself. Raises ChatkvError."""
+
+    def __init__(self, name: str, setup: Setup) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "chatkv.bench.peers.process", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        about = self._ask(asdict(setup))
+        self.about: str = about["about"]
+        self.most_at_once: int | None = about["most_at_once"]
+
+    def seconds(self, case: str, *arguments: Any) -> float:
+        """Run ``Peer.<case>``."""
+        return float(self._ask([case, *arguments])["seconds"])
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _ask(self, question: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            code = self._process.wait()
+            raise ChatkvError(f"{self.name} ended early (exit code {code}): see the lines above")
+        told: dict[str, Any] = json.loads(answer)
+        if "error" in told:
+            raise ChatkvError(f"{self.name}: {told['error']}")
+        return told
+
+
+def main(name: str) -> None:
+    """The child's side."""
+    # What a library prints must not come between the answers.
+    out, sys.stdout = sys.stdout, sys.stderr
+
+    def tell(**message: object) -> None:
+        print(json.dumps(message), file=out, flush=True)
+
+    try:
+        setup = Setup(**json.loads(sys.stdin.readline()))
+        kind = PEERS[name]
+        peer: Peer = getattr(importlib.import_module(kind.module), kind.name)(setup)
+        tell(about=peer.about(), most_at_once=peer.most_at_once)
+        for line in sys.stdin:
+            case, *arguments = json.loads(line)
+            tell(seconds=getattr(peer, case)(*arguments))
+    except ChatkvError as error:
+        tell(error=str(error))
+    except Exception as error:
+        tell(error=one_line(f"{type(error).__name__}: {error}", 300))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

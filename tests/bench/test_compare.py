@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from chatkv.bench import compare
+from chatkv.bench.compare import CASES, Case, Comparison
+from chatkv.bench.peers.base import DECODED, Peer, Setup
+from chatkv.bench.peers.huggingface import HuggingFace
+from chatkv.bench.peers.ours import Ours
+from chatkv.bench.peers.process import PEERS, PeerProcess
+from chatkv.errors import ChatkvError
+
+
+def setup_for(folder: Path) -> Setup:
+    return Setup(str(folder), None, 1, 64, 2)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("peer", [Ours, HuggingFace])
+def test_a_peer_does_the_work_it_is_asked_for(peer: type[Peer], smollm2_folder: Path) -> None:
+    made = peer(setup_for(smollm2_folder))  # type: ignore[call-arg]
+    assert made.about()
+    prompts = [[5, 6, 7, 8] * 4, [9, 10, 11, 12] * 4]
+    assert made.prefill(prompts[0]) > 0
+    assert made.decode(prompts) > 0
+    assert made.cached(prompts[0], prompts[1][:3]) > 0
+
+
+@pytest.mark.model
+def test_ours_hits_only_where_it_is_meant_to(smollm2_folder: Path) -> None:
+    ours = Ours(setup_for(smollm2_folder))
+    prompt = list(range(100, 140))
+
+    def cached() -> list[int]:
+        views = ours._mirror.requests.values()
+        return [view.cached for view in views if view.cached]
+
+    ours.prefill(prompt)
+    ours.prefill(prompt)
+    ours.decode([prompt])
+    assert cached() == []
+    ours.cached(prompt, [1, 2, 3])
+    assert cached() == [40]
+
+
+@pytest.mark.model
+def test_peers_in_processes_of_their_own(smollm2_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = (Case("few", "decode", 8, 2, 2 * (DECODED - 1)), Case("cached", "cached", 12))
+    monkeypatch.setattr(compare, "CASES", cases)
+    monkeypatch.setattr(compare, "PREFIX", 8)
+    seen = []
+    found = compare.compare(["chatkv"], setup_for(smollm2_folder), 1000, 2, lambda *step: seen.append(step))
+    assert [len(found.figures[case.title]["chatkv"]) for case in cases] == [2, 2]
+    assert (
+        "int4" in found.about["chatkv"] or "bf16" in found.about["chatkv"] or "fp32" in found.about["chatkv"]
+    )
+    assert seen[-1][1:] == (5, 6)
+
+
+def test_a_peer_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ChatkvError, match=r"chatkv: .*config\.json"):
+        PeerProcess("chatkv", setup_for(tmp_path))
+
+
+def test_a_peer_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ChatkvError, match="ended early"):
+        PeerProcess("chatkv", setup_for(tmp_path))
+
+
+def test_figures_and_ratios() -> None:
+    decode, first = CASES[0], CASES[-1]
+    assert decode.figure(2.0) == decode.tokens / 2
+    assert decode.ratio(20.0, 10.0) == 2
+    assert first.figure(0.05) == 50
+    assert first.ratio(10.0, 20.0) == 2
+    found = Comparison(figures={decode.title: {"chatkv": [3.0, 1.0, 2.0]}})
+    assert found.middle(decode, "chatkv") == 2
+    assert found.middle(decode, "llama.cpp") is None
+
+
+def test_llama_cpp_is_driven_as_its_interface_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[object] = []
+
+    class Llama:
+        def __init__(self, path: str, **options: object) -> None:
+            calls.append((path, options["n_ctx"], options["n_threads"]))
+
+        def reset(self) -> None:
+            calls.append("reset")
+
+        def eval(self, tokens: list[int]) -> None:
+            calls.append(len(tokens))
+
+        def sample(self, temp: float) -> int:
+            assert temp == 0
+            return 7
+
+    module = ModuleType("llama_cpp")
+    module.Llama, module.__version__ = Llama, "0"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "llama_cpp", module)
+    from chatkv.bench.peers.llama_cpp import LlamaCpp
+
+    with pytest.raises(ChatkvError, match="GGUF"):
+        LlamaCpp(setup_for(tmp_path))
+    peer = LlamaCpp(Setup("", "m.gguf", 2, 64, 1))
+    peer.cached([1, 2, 3], [4])
+    peer.decode([[1, 2]])
+    assert calls == [("m.gguf", 64, 2), "reset", 3, 1, "reset", 2, *[1] * (DECODED - 1)]
+    assert PEERS["llama.cpp"].install
