@@ -8,6 +8,7 @@ import typer
 
 from chatkv import __version__
 from chatkv.cli.bench import bench
+from chatkv.cli.doctor import doctor
 from chatkv.cli.export import export
 from chatkv.cli.listing import themes
 from chatkv.cli.models import fetch, models
@@ -40,7 +41,7 @@ def chatkv(
         print(context.get_help())
 
 
-for command in (run, models, fetch, themes, export):
+for command in (run, models, fetch, themes, export, doctor):
     app.command()(command)
 app.add_typer(sessions, name="sessions")
 app.add_typer(bench, name="bench")

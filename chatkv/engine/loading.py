@@ -32,7 +32,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     """
     start = time.perf_counter()
     config.validate()
-    torch.set_num_threads(config.threads or _cores())
+    torch.set_num_threads(config.threads or cores())
     folder = resolve(config.model, progress)
     progress("loading tokenizer", None)
     codec = Codec.load(folder)
@@ -88,7 +88,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     return core, ready
 
 
-def _cores() -> int:
+def cores() -> int:
     """The cores this process may use (not every system can tell; then all there are)."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -14,7 +14,7 @@ _BAR = 24
 def describe(ready: Ready) -> str:
     """``SmolLM2-135M · torch/cpu · bf16 · FCFS``."""
     model = one_line(ready.model.rstrip("/").rsplit("/", 1)[-1], 40)
-    return " · ".join((model, ready.attention, ready.dtype, ready.policy.upper()))
+    return " · ".join((model, ready.attention, ready.dtype, ready.policy))
 
 
 class Header(Widget):

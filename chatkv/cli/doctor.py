@@ -1,0 +1,60 @@
+"""``chatkv doctor``: what this machine computes with, and what it could not have."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+
+def doctor() -> None:
+    """Say what the engine takes on this machine, what is missing, and where things are kept."""
+    import torch
+
+    from chatkv import __version__
+    from chatkv.cli.output import print_table
+    from chatkv.engine.loading import cores
+    from chatkv.engine.sizing import DEFAULT_KV_MEMORY, FREE_SHARE, free_memory
+    from chatkv.model.catalog import catalog, is_cached
+    from chatkv.model.dtype import auto_dtype, dtype_name
+    from chatkv.model.quantise import unusable
+    from chatkv.native.library import kernels, why_not
+    from chatkv.paths import cache_dir, config_dir, data_dir
+
+    native = kernels(torch.float32)
+    dtype = auto_dtype()
+    packed = {form: unusable(form) for form in ("int4", "int8")}
+    free = free_memory()
+    here = [entry.name for entry in catalog() if is_cached(entry.name)]
+    rows = [
+        ("chatkv", __version__),
+        ("Python, torch", f"{platform.python_version()}, {torch.__version__}"),
+        ("CPU", f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"),
+        ("threads", f"{cores()} (--threads changes it)"),
+        ("native kernels", why_not() if native is None else f"yes, {native.variant}"),
+        ("attention and norms by", "torch" if native is None else "native kernels"),
+        ("--dtype auto", _auto(dtype_name(dtype), packed["int4"])),
+        *((f"{form} products", problem or "yes") for form, problem in packed.items()),
+        (
+            "memory free",
+            f"{free >> 20:,} MiB; the KV pool takes {min(DEFAULT_KV_MEMORY, free // FREE_SHARE) >> 20:,}",
+        ),
+        ("models here", ", ".join(here) or "none yet: 'chatkv fetch' gets the default one"),
+        ("models in", f"{cache_dir() / 'models'}{_unwritable(cache_dir())}"),
+        ("sessions in", f"{data_dir() / 'sessions'}{_unwritable(data_dir())}"),
+        ("your themes in", str(config_dir() / "themes")),
+    ]
+    print_table(("what", "here"), [(what, str(said)) for what, said in rows])
+
+
+def _auto(compute: str, no_int4: str | None) -> str:
+    if compute == "fp32":
+        return "fp32: this CPU has no bf16 instructions"
+    return "bf16" if no_int4 else "int4 for checkpoints that were 4-bit, bf16 for others"
+
+
+def _unwritable(folder: os.PathLike[str]) -> str:
+    """A remark where ``folder``, or what it will be made in, can't be written."""
+    path = os.fspath(folder)
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    return "" if os.access(path, os.W_OK) else f" (can't be written: {path})"
