@@ -81,7 +81,8 @@ class EngineCore:
         ``generate.n`` answers have the ids ``id`` … ``id + n - 1``.
         """
         ids = range(id, id + generate.answers)
-        request = take_in(id, generate, self.codec, self.max_context)
+        vocab = self.runner.decoder.config.vocab
+        request = take_in(id, generate, self.codec, self.max_context, vocab)
         if isinstance(request, TurnedDown):
             if request.reason == "refused":
                 self.cache.log.emit(

@@ -24,8 +24,13 @@ class TurnedDown(NamedTuple):
     prompt_tokens: int = 0
 
 
-def take_in(id: int, generate: GenerateRequest, codec: Codec, max_context: int) -> Request | TurnedDown:
-    """Check and tokenise what was asked. Nothing of a prompt is ever dropped to make it fit."""
+def take_in(
+    id: int, generate: GenerateRequest, codec: Codec, max_context: int, vocab: int
+) -> Request | TurnedDown:
+    """Check and tokenise what was asked. Nothing of a prompt is ever dropped to make it fit.
+
+    ``vocab``: the model computes ids below it; another one would fail the forward of everybody.
+    """
     problem = _check_answers(generate.n) or check_sampling(generate.sampling)
     if problem:
         return TurnedDown("error", problem)
@@ -36,6 +41,15 @@ def take_in(id: int, generate: GenerateRequest, codec: Codec, max_context: int) 
     except Exception as error:
         logger.exception("request %d could not be tokenised", id)
         return TurnedDown("error", f"this prompt could not be tokenised: {type(error).__name__}: {error}")
+    if not prompt:
+        return TurnedDown("error", "this prompt has no tokens: write something first")
+    unknown = next((token for token in prompt if not 0 <= token < vocab), None)
+    if unknown is not None:
+        message = (
+            f"this prompt has token id {unknown}, the model has 0 to {vocab - 1}: an answer in it is of "
+            "another model or its file is damaged; fork an earlier message, or start a new session"
+        )
+        return TurnedDown("error", message)
     if len(prompt) >= max_context:
         message = (
             f"this prompt has {len(prompt)} tokens, the context holds {max_context} with the answer: "

@@ -17,9 +17,10 @@ def measure(ticket: int, session: str, turns: Sequence[Turn], codec: Codec, cach
     """Its tokens, and how many of them are in the cache now. Changes nothing; never raises."""
     try:
         prompt = codec.encode_chat(turns)
+        reused = cache.peek(prompt, session=session)
     except ChatkvError as error:
         return Measured(ticket, 0, 0, str(error))
     except Exception as error:
         logger.exception("a prompt could not be measured")
         return Measured(ticket, 0, 0, f"this prompt could not be measured: {type(error).__name__}: {error}")
-    return Measured(ticket, len(prompt), cache.peek(prompt, session=session))
+    return Measured(ticket, len(prompt), reused)

@@ -45,10 +45,12 @@ REASONS = ("finished", "aborted", "preempted")
 
 
 def token_ids(values: npt.ArrayLike) -> Int32Array:
-    """``values`` as int32 [n]. Raises ValueError unless they are a flat sequence of whole numbers."""
+    """``values`` as int32 [n]. Raises ValueError unless they are flat whole numbers of 32 bits."""
     array = np.asarray(values)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise ValueError(f"token ids must be a flat sequence of whole numbers, got {values!r:.60}")
+    if array.dtype != np.int32 and len(array) and (array.min() < -(2**31) or array.max() >= 2**31):
+        raise ValueError(f"token ids must fit in 32 bits, got {array.min()} to {array.max()}")
     return np.ascontiguousarray(array, dtype=np.int32)
 
 

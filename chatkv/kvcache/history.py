@@ -55,7 +55,7 @@ class History:
 
     def start(self, namespace: str) -> int:
         """The entry that chains of ``namespace`` begin under."""
-        return self._enter(START, namespace.encode()) if namespace else START
+        return self._enter(START, namespace.encode("utf-8", "surrogatepass")) if namespace else START
 
     def walk(self, namespace: str, tokens: Int32Array) -> int:
         """The entry where the whole blocks of ``tokens`` end, entering those that are not known."""

@@ -116,15 +116,17 @@ class Rig:
         self.next_id = 1
         self.take()
 
-    def ask(self, turns: Sequence[Turn], session: str = "s", n: int = 1, **sampling: Any) -> int:
+    def ask(
+        self, turns: Sequence[Turn], session: str = "s", n: int = 1, namespace: str = "", **sampling: Any
+    ) -> int:
         id, self.next_id = self.next_id, self.next_id + n
-        request = GenerateRequest(session, tuple(turns), Sampling(**sampling), n=n)
+        request = GenerateRequest(session, tuple(turns), Sampling(**sampling), namespace, n)
         self.core.add(id, request, time.perf_counter())
         self.take()
         return id
 
-    def ask_ids(self, ids: Sequence[int], session: str = "s", **sampling: Any) -> int:
-        return self.ask([Turn("user", " ".join(map(str, ids)))], session, **sampling)
+    def ask_ids(self, ids: Sequence[int], session: str = "s", **options: Any) -> int:
+        return self.ask([Turn("user", " ".join(map(str, ids)))], session, **options)
 
     def step(self) -> None:
         self.core.step()

@@ -88,6 +88,8 @@ def state(cache: KVCache) -> tuple[object, ...]:
         (lambda c: c.open(3, [[1, 2]]), ValueError, "flat sequence of whole numbers"),
         (lambda c: c.open(3, [1.5]), ValueError, "flat sequence of whole numbers"),
         (lambda c: c.open(3, [1], headroom=-1), ValueError, "request 3: headroom .* got -1"),
+        (lambda c: c.open(3, [5, 2**32]), ValueError, "fit in 32 bits"),
+        (lambda c: c.peek([-(2**31) - 1, 5]), ValueError, "fit in 32 bits"),
         (lambda c: c.peek("text"), ValueError, "flat sequence of whole numbers"),
         (lambda c: c.grow(1, -1), ValueError, "request 1: can't grow to -1 tokens"),
         (lambda c: c.commit(1, [1, 2, 3]), CacheError, "request 1: 3 tokens committed, .* room for 2"),
