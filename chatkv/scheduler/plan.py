@@ -22,7 +22,7 @@ class Work(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One step's work, and the requests that can't go on because they alone fill the pool."""
+    """One step's work, and the requests that can't go on because each alone would fill the pool."""
 
     work: list[Work]
     exhausted: list[Request]

@@ -86,7 +86,7 @@ class Scheduler:
         waited = len(self.waiting)
         # Decoding first; a request may be preempted by one before it while we go through the list.
         for request in sorted(self.running, key=lambda r: r.todo > 1):
-            if request.state is not State.RUNNING or budget == 0:
+            if request.state is not State.RUNNING or request in exhausted or budget == 0:
                 continue
             count = self._room(request, chunk(request, budget, size, alone=not work), exhausted)
             if count:
@@ -182,14 +182,19 @@ class Scheduler:
             if 0 < possible < count:  # place what fits, the rest in a later step
                 count = possible
                 continue
-            victim = self.running[-1]
-            if victim is request and len(self.running) == 1:
-                exhausted.append(request)
+            victim = request if self._outgrown(request) else self.running[-1]
+            if len(self.running) == 1 or self._outgrown(victim):
+                if victim not in exhausted:
+                    exhausted.append(victim)
                 return 0
             self._preempt(victim)
             if victim is request:
                 return 0
         return count
+
+    def _outgrown(self, request: Request) -> bool:
+        """Even alone it could not go on: only blocks that it shares with others let it come so far."""
+        return request.num_tokens > self.cache.num_blocks * self.cache.block_size
 
     def _possible(self, request: Request) -> int:
         room = len(self.cache.row(request.id).blocks) + self.cache.free + self.cache.evictable

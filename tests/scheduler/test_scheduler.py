@@ -7,6 +7,7 @@ import pytest
 
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.events import Event, EventLog
+from chatkv.kvcache.hash_cache import HashCache
 from chatkv.kvcache.none_cache import NoneCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as ev
@@ -192,3 +193,37 @@ def test_many_requests_through_a_tiny_pool_all_finish(kind: type[KVCache], seed:
     assert all(r.state is State.FINISHED for r in requests)
     assert sum(r.output_tokens == r.max_tokens for r in requests) == len(requests)
     assert cache.protected == 0
+
+
+def forked(cache: KVCache, answers: int) -> tuple[Scheduler, list[Request]]:
+    """``answers`` to one prompt that fills the pool; each has its first token."""
+    scheduler = Scheduler(cache)
+    parent, *children = requests = [request(id, cache.num_blocks) for id in range(1, answers + 1)]
+    assert scheduler.add(parent) is None
+    (work,) = scheduler.plan().work
+    scheduler.computed(work)
+    for child in children:
+        assert scheduler.fork(parent, child) == ()
+    for r in requests:
+        r.push(90 + r.id)
+    return scheduler, requests
+
+
+@pytest.mark.parametrize("answers", [2, 4])
+@pytest.mark.parametrize("cache", [RadixCache, HashCache])
+def test_who_outgrew_the_pool_by_sharing_ends_and_does_not_wait_for_ever(
+    cache: type[KVCache], answers: int
+) -> None:
+    """Each answer has 9 tokens in a pool of 8: whoever gave way could never come back."""
+    scheduler, requests = forked(cache(8, 1), answers)
+    behind = request(9, 2, first=50, max_tokens=2)
+    assert scheduler.add(behind) is None
+    ended: list[int] = []
+    for _ in range(20):
+        plan = scheduler.plan()
+        assert plan.work or plan.exhausted or not scheduler.has_work, "nobody goes on"
+        ended += [r.id for r in plan.exhausted]
+        run(scheduler, plan)
+    assert sorted(ended) == [r.id for r in requests]
+    assert (behind.state, behind.output_tokens) == (State.FINISHED, 2)
+    assert scheduler.cache.protected == 0
