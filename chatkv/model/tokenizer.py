@@ -23,7 +23,9 @@ __all__ = ["Codec", "Detokenizer", "ThinkingSplitter", "Turn"]
 
 
 _PROMPTS_KEPT = 64
-"""Earlier prompts remembered: a turn of a long chat then renders and encodes its new part only."""
+"""Prompts asked for lately that are remembered: the next turn of a chat encodes its new part only."""
+
+_Key = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
 
 class Turn(Protocol):
@@ -62,8 +64,7 @@ class Codec:
         variables = source.special_tokens
         if source.template is None and not source.adds_bos:
             variables = variables | {"bos_token": ""}
-        self._prompts: OrderedDict[tuple[tuple[str, str, tuple[int, ...] | None], ...], tuple[int, ...]]
-        self._prompts = OrderedDict()
+        self._prompts: OrderedDict[_Key, tuple[int, ...]] = OrderedDict()
         self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
         self.default_system = default_system(self._template)
@@ -106,12 +107,20 @@ class Codec:
         Raises ModelError where the template refuses the conversation.
         """
         messages = [Message(t.role, t.text, t.role == "assistant" and t.token_ids is not None) for t in turns]
-        answered = [i for i, message in enumerate(messages) if message.opaque]
+        ends = [*(i for i, message in enumerate(messages) if message.opaque), len(turns)]
+        # A chat goes on from the longest of its prompts that is remembered: usually its last one.
+        keys = [_key(turns[:end]) for end in ends]
+        known = next((i for i in reversed(range(len(ends))) if keys[i] in self._prompts), None)
         ids: tuple[int, ...] = ()
-        before: int | None = None
-        for end in [*answered, len(turns)]:
+        if known is not None:
+            self._prompts.move_to_end(keys[known])
+            ids = self._prompts[keys[known]]
+        for i in range(0 if known is None else known + 1, len(ends)):
+            end, before = ends[i], ends[i - 1] if i else None
             ids = self._prompt(turns[:end], messages[:end], before, ids)
-            before = end
+        self._prompts[keys[-1]] = ids
+        while len(self._prompts) > _PROMPTS_KEPT:
+            self._prompts.popitem(last=False)
         return list(ids)
 
     def _prompt(
@@ -122,11 +131,6 @@ class Codec:
         Building on it, instead of on what the template writes about the past, keeps every prompt a
         prefix of the next: templates may word history otherwise than the opening of an answer.
         """
-        key = tuple((t.role, t.text, t.token_ids) for t in turns)
-        known = self._prompts.get(key)
-        if known is not None:
-            self._prompts.move_to_end(key)
-            return known
         pieces = self._template.pieces(messages)
         shown = [i for i, piece in enumerate(pieces) if piece.message == before]
         if before is None or not shown:
@@ -142,9 +146,6 @@ class Codec:
             if answer and answer[-1] in self.stop_ids and self._closes(following):
                 answer = answer[:-1]
             ids = (*earlier, *answer, *following)
-        self._prompts[key] = ids
-        while len(self._prompts) > _PROMPTS_KEPT:
-            self._prompts.popitem(last=False)
         return ids
 
     def _without_thinking(self, answer: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -238,3 +239,8 @@ class Codec:
         if match is None or match.group() == bos:
             return frozenset()
         return frozenset({self._control[match.group()]}) & self._special_ids
+
+
+def _key(turns: Sequence[Turn]) -> _Key:
+    """What a prompt is made of."""
+    return tuple((t.role, t.text, t.token_ids) for t in turns)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from chatkv.engine.messages import Turn
 from chatkv.model.errors import ModelError
+from chatkv.model.template import ChatTemplate, Message, Piece
 from chatkv.model.tokenizer import Codec
 from tests.model import templates
 from tests.model.templates import CHATML_SPECIAL, FAMILIES, make
@@ -216,3 +218,31 @@ def test_a_folder_with_vocab_and_merges_goes_through_transformers(tmp_path: Path
     codec = Codec.load(tmp_path)
 
     assert "Hello 你好" in codec.decode(codec.encode_chat([Turn("user", "Hello 你好")]))
+
+
+def test_a_turn_of_a_long_chat_is_worded_once_and_not_for_each_answer_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts are encoded on the engine's thread: whoever waits there would wait for all of it."""
+    codec = Codec.load(make("qwen2.5", tmp_path))
+    worded = 0
+    pieces = ChatTemplate.pieces
+
+    def counted(template: ChatTemplate, messages: Sequence[Message], generate: bool = True) -> list[Piece]:
+        nonlocal worded
+        worded += 1
+        return pieces(template, messages, generate)
+
+    monkeypatch.setattr(ChatTemplate, "pieces", counted)
+    chats = [[Turn("user", name)] for name in "ab"]
+    for chat in chats:  # more answers in all than prompts are remembered
+        for i in range(70):
+            chat += [Turn("assistant", "x", tuple(codec.encode_text(f"x {i}"))), Turn("user", "and?")]
+        codec.encode_chat(chat)
+    whole = [codec.encode_chat(chat) for chat in chats]
+    for chat, before in zip(chats, whole, strict=True):
+        worded = 0
+        chat += [Turn("assistant", "y", tuple(codec.encode_text("y"))), Turn("user", "and?")]
+        assert codec.encode_chat(chat)[: len(before)] == before
+        assert worded <= 3
+    assert [Codec.load(tmp_path).encode_chat(chat) for chat in chats] == [codec.encode_chat(c) for c in chats]
