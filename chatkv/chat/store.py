@@ -71,6 +71,13 @@ class SessionStore:
             with tempfile.TemporaryFile(dir=self.folder) as probe:
                 probe.write(b"\n")
                 probe.flush()
+        except FileNotFoundError as error:
+            # Its parents were to be made too: so the place itself takes none (/proc, /sys …).
+            there = next(place for place in self.folder.parents if place.exists())
+            raise ChatError(
+                f"can't keep sessions in {self.folder}: no folder can be made in {there}; "
+                "choose another one with --sessions"
+            ) from error
         except OSError as error:
             raise _cannot("keep sessions in", self.folder, error) from error
 
@@ -96,8 +103,13 @@ class SessionStore:
             except OSError as error:
                 problems.append(Problem(path, None, f"can't be read ({error.strerror}), skipped"))
                 continue
-            problems += loaded.problems
             conv = loaded.conversation
+            if not (loaded.has_header or conv.messages or loaded.unknown):
+                first = f": {loaded.problems[0].message}" if loaded.problems else ""
+                line = loaded.problems[0].line if loaded.problems else None
+                problems.append(Problem(path, line, f"holds no session, left out{first}"))
+                continue
+            problems += loaded.problems
             if conv.id in self._files:
                 problems.append(
                     Problem(path, None, f"same session id as {self._files[conv.id].path.name}; got a new one")

@@ -105,6 +105,8 @@ class Snapshot:
         try:
             data = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
+            if text.strip() and not text.lstrip().startswith("{"):
+                raise SnapshotError(f"{where} is not a snapshot: it is not JSON") from None
             if not text.rstrip().endswith("}"):
                 raise SnapshotError(f"{where} ends too early (torn): export it again") from None
             raise SnapshotError(f"{where} is not JSON (line {error.lineno}): {error.msg}") from None

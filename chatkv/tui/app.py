@@ -54,8 +54,11 @@ class ChatkvApp(CommandsApp):
         return not (action == "export" and isinstance(self.focused, Prompt))
 
     def action_help(self) -> None:
-        """All keys."""
-        self.push_screen(Help())
+        """All keys, over whatever is open; again: away."""
+        if isinstance(self.screen, Help):
+            self.screen.dismiss(None)
+        else:
+            self.push_screen(Help())
 
     def action_export(self) -> None:
         """The picture as files."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textual import on
 
 from chatkv.chat.tree import Message
+from chatkv.text import printable
+from chatkv.tui import clipboard
 from chatkv.tui.chat.code import code_blocks
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.dialogs.fork import ForkDialog
@@ -125,6 +127,12 @@ class AskingApp(SessionActionsApp):
             if self.selected and (view := self.main.chat.view) is not None:
                 await view.reveal(siblings[at].id)
             self.main.changed()
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Into the terminal's clipboard, and the system's where there is one."""
+        super().copy_to_clipboard(printable(text))
+        if (command := clipboard.tool()) is not None:
+            self.run_worker(clipboard.copy(printable(text), command), group="clipboard", exclusive=True)
 
     def action_copy_answer(self) -> None:
         """The last answer (or the selected message), as the Markdown it is."""

@@ -68,6 +68,8 @@ class CommandsApp(AskingApp):
                 self.action_rename()
             case "rename", name:
                 self.book.rename(session, name)
+            case ("pin" | "unpin") as name, "":
+                self._pin(session, name == "pin")
             case "file", path if path:
                 self._insert(path)
             case "export", rest if " " in rest:
@@ -139,6 +141,23 @@ class CommandsApp(AskingApp):
         self.theme = name
 
     # The conversation
+
+    def _pin(self, session: Session, pinned: bool) -> None:
+        mirror = self.desk.feed.mirror
+        tip = mirror.tip_of(session.key)
+        if tip is None:
+            raise ChatError("nothing of this session is in the cache yet")
+        path = mirror.path(tip)
+        if pinned:
+            self.desk.pin(tip, True)
+            tokens = sum(len(mirror.nodes[node].tokens) for node in path)
+            self.say(f"{tokens:,} tokens of this session are evicted last; /unpin lets them go")
+            return
+        held = [node for node in path if mirror.nodes[node].pinned]
+        if not held:
+            raise ChatError("nothing of this session is pinned")
+        for node in held:
+            self.desk.pin(node, False)
 
     def _begin_again(self, session: Session) -> None:
         if session.running:

@@ -27,7 +27,7 @@ from chatkv.tui.layout import Arrangement
 from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
-from chatkv.tui.status import status_of
+from chatkv.tui.status import context_of, status_of
 
 CHAT_S = 1 / 15
 CACHE_S = 1 / 6
@@ -43,7 +43,6 @@ class MainScreen(ArrangedScreen):
         Binding("ctrl+o", "app.fork", "Fork"),
         Binding("ctrl+f", "app.search", "Search", show=False, priority=True),
         Binding("escape", "back", "Stop"),
-        Binding("f1", "app.help", "Help"),
         Binding("f2", "app.rename", "Rename"),
         Binding("ctrl+r", "app.regenerate", "Again"),
         Binding("f6", "pane(1)", "Pane", priority=True),
@@ -129,6 +128,7 @@ class MainScreen(ArrangedScreen):
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE)
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))
+        self.chat.show_context(context_of(desk))
 
     def engine_ready(self) -> None:
         """From now on tokens can be read as text, and answers are headed by the model's name."""

@@ -32,6 +32,7 @@ class SpineApp(App[None]):
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True, system=True),
+        Binding("f1", "help", "Help", priority=True),
     ]
 
     def __init__(

@@ -28,6 +28,14 @@ def status_of(desk: Desk) -> StatusValues:
     )
 
 
+def context_of(desk: Desk) -> tuple[int, int] | None:
+    """Tokens of the session on the screen, and how many there may be; None where that is not known."""
+    if desk.ready is None:
+        return None
+    _, _, prompt, _, out = _figures(desk, desk.book.current)
+    return (prompt + out, desk.ready.max_context) if prompt else None
+
+
 def _figures(desk: Desk, session: Session) -> tuple[float | None, float | None, int, int, int]:
     """tok/s, seconds to the first token, prompt tokens, reused ones of them, tokens of the answer."""
     running = session.running

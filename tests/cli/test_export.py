@@ -67,3 +67,9 @@ def test_what_can_not_be_is_one_line(
     assert out == ""
     assert err.startswith("chatkv: ")
     assert err.count("\n") == 1
+
+
+def test_any_other_file_is_said_to_be_no_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    assert invoke(["export", str(tmp_path / "x")]) == 1
+    assert "is not a snapshot" in capsys.readouterr().err

@@ -21,7 +21,9 @@ def test_sessions_are_listed_as_plain_text(tmp_path: Path, capsys: pytest.Captur
     out, err = capsys.readouterr()
     assert f"{conv.id}  [bold]not markup[/bold][31m :smile:         1  " in out
     assert "\x1b" not in out
-    assert err.splitlines()[0] == "torn.jsonl, line 1: cut off while it was written, skipped"
+    assert err.splitlines() == [
+        "torn.jsonl, line 1: holds no session, left out: cut off while it was written, skipped"
+    ]
 
 
 def test_no_sessions_and_examples(

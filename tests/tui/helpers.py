@@ -35,8 +35,10 @@ class Bench:
         )
 
     @asynccontextmanager
-    async def run(self, size: tuple[int, int] = (120, 36), ready: bool = True) -> AsyncIterator[Pilot[None]]:
-        async with self.app.run_test(size=size) as pilot:
+    async def run(
+        self, size: tuple[int, int] = (120, 36), ready: bool = True, toasts: bool = False
+    ) -> AsyncIterator[Pilot[None]]:
+        async with self.app.run_test(size=size, notifications=toasts) as pilot:
             self.pilot = pilot
             await pilot.pause()
             if ready:

@@ -30,6 +30,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("fork", "", "a session that shares everything up to a message; its cost is shown", "fork"),
     Command("regenerate", "", "answer again; the old answer stays beside it", "regenerate"),
     Command("edit", "", "edit the last question, or the selected one", "edit"),
+    Command("pin", "", "keep what this session has in the cache: evicted last"),
+    Command("unpin", "", "no longer"),
     Command("verify", "", "compute the last answer again without the cache, and compare", "verify"),
     Command("rename", "[NAME]", "name the session"),
     Command("file", "PATH", "insert a text file, as @PATH does", takes="path"),

@@ -30,13 +30,36 @@ def short_name(model: str) -> str:
     return match.group(0).lower()[:7] if match else "model"
 
 
+NEAR = 0.8
+"""The part of the context from which the gauge warns."""
+_CELLS = 10
+
+
+def near(context: tuple[int, int] | None) -> bool:
+    """Whether the next answers may not fit any more."""
+    return context is not None and context[0] >= NEAR * context[1]
+
+
+def gauge(context: tuple[int, int] | None) -> str:
+    """``context ▰▰▰▱▱▱▱▱▱▱ 31 %``, and near the limit what to do."""
+    if context is None:
+        return ""
+    used, limit = context
+    share = min(1.0, used / max(1, limit))
+    if near(context):
+        return f"context {share:.0%} full · ctrl+o forks earlier, ctrl+n new"
+    full = max(1, int(share * _CELLS))
+    return f"context {'▰' * full}{'▱' * (_CELLS - full)} {share:.0%}"
+
+
 class ChatPane(Container):
     """Shows one session at a time. ``show`` switches, ``sync`` follows."""
 
     DEFAULT_CSS = """
     ChatPane { border: round $foreground 30%; border-title-color: $text-muted; }
     ChatPane:focus-within { border: round $accent; border-title-color: $accent; }
-    ChatPane { border-subtitle-color: $warning; }
+    ChatPane { border-subtitle-color: $text-muted; }
+    ChatPane.-near { border-subtitle-color: $warning; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -44,6 +67,7 @@ class ChatPane(Container):
         self._views: list[ConversationView] = []
         self._who = "model"
         self._lines = ("", "")
+        self._used: tuple[int, int] | None = None
 
     @property
     def view(self) -> ConversationView | None:
@@ -81,6 +105,10 @@ class ChatPane(Container):
             self._views.remove(view)
             await view.remove()
 
+    def show_context(self, context: tuple[int, int] | None) -> None:
+        """(used, limit) in tokens of the session on the screen; None: unknown."""
+        self._used = context
+
     async def sync(self) -> None:
         """Follow the current session; cheap where nothing changed."""
         view = self.view
@@ -88,7 +116,8 @@ class ChatPane(Container):
             return
         await view.sync()
         title = f"Chat · {one_line(view.session.name, 40)}"
-        more = "" if view.at_end else "↓ more below · end"
+        more = gauge(self._used) if view.at_end else "↓ more below · end"
+        self.set_class(not view.at_end or near(self._used), "-near")
         if (title, more) != self._lines:
             self._lines = (title, more)
             self.border_title, self.border_subtitle = Content(title), Content(more)

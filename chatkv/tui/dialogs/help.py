@@ -31,11 +31,12 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Sessions",
         (
             ("ctrl+n", "new"),
-            ("ctrl+s", "list: filter, open, rename, delete"),
+            ("ctrl+s", "list: filter, open, rename, delete and back (ctrl+z), sort (ctrl+t)"),
+            ("ctrl+f", "search what was said in all sessions, in every branch"),
             ("alt+1 … alt+9", "switch"),
             ("ctrl+o", "fork at any message: what is reused and computed is shown before enter"),
             ("f2", "rename"),
-            ("delete", "in the list: delete (asks); ctrl+p, Undo delete brings it back"),
+            ("delete, u, o, /", "in the list at the left: delete (asks), undo, sort, filter"),
         ),
     ),
     (
@@ -119,7 +120,7 @@ class KeyTable(Widget):
 class Help(ModalScreen[None]):
     """Escape, f1, ? or q closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,question_mark,q,enter", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "close", show=False)]
 
     DEFAULT_CSS = """
     Help { align: center middle; }

@@ -17,10 +17,10 @@ from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
 from chatkv.engine.messages import Delta, Finished
 from chatkv.errors import ChatkvError
+from chatkv.text import one_line
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
-_PROBLEMS_TOLD = 1
 ORDERS: dict[str, Callable[[int, Session], Any]] = {
     "opened": lambda number, session: number,
     "newest first": lambda number, session: -session.last_used,
@@ -49,10 +49,11 @@ class SessionBook:
     def load(self) -> None:
         """Take in what the store has, oldest first; the newest one becomes the current one."""
         conversations, problems = self._store.load_all()
-        for problem in problems[:_PROBLEMS_TOLD]:
-            self._report(str(problem))
-        if (more := len(problems) - _PROBLEMS_TOLD) > 0:
-            self._report(f"… and {more} more faults in session files; chatkv sessions lists them")
+        if problems:
+            # One line: at the start there is better to look at.
+            more = len(problems) - 1
+            rest = f" · {more} more faults in session files; chatkv sessions lists them" if more else ""
+            self._report(f"{one_line(str(problems[0]), 160)}{rest}")
         loaded = [self._open(c, stored=True) for c in conversations]
         if loaded:
             started = [s for s in self.sessions if s.head is not None or s.draft]
