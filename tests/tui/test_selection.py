@@ -135,7 +135,7 @@ async def test_however_far_one_goes_only_a_window_is_mounted(tmp_path: Path) -> 
         view = bench.app.main.chat.view
         assert view is not None
         view.focus()
-        for _ in range(24):
+        for _ in range(20):
             await bench.press("g")
             assert len(view.query("MessageView")) <= 24 * 3 + 4
         assert "message 0" in bench.screen_text

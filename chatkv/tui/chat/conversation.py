@@ -48,7 +48,6 @@ class ConversationView(VerticalScroll):
     ConversationView > .list { height: auto; min-height: 100%; }
     ConversationView More { width: 1fr; text-align: center; color: $text-muted; height: 1; }
     ConversationView More:hover { color: $accent; }
-    ConversationView > .hint { height: 1; padding: 0 0 0 8; color: $warning; }
     ConversationView .empty { color: $text-muted; padding: 1 2; }
     """
 
@@ -87,7 +86,6 @@ class ConversationView(VerticalScroll):
         self._list = Vertical(classes="list")
         self._earlier = More("", markup=False)
         self._later = More("", markup=False)
-        self._hint = Static("no answer yet · ctrl+r has it answered", classes="hint", markup=False)
         self._system = SystemView("system")
         self._settings = SystemView("set")
         self._empty = Static(welcome, classes="empty", markup=False)
@@ -96,8 +94,8 @@ class ConversationView(VerticalScroll):
     async def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
         await self.mount(self._list)
-        await self.mount(self._hint, self._later)
-        self._hint.display = self._later.display = False
+        await self.mount(self._later)
+        self._later.display = False
         await self._list.mount(self._earlier, self._system, self._settings, self._empty)
         self.anchor()
 
@@ -314,8 +312,11 @@ class ConversationView(VerticalScroll):
         if later > 0:
             self._later.update(f"▼ {later} later messages · click, or G for the end")
         head, session = self.session.head, self.session
-        unanswered = head is not None and head.role == "user" and session.running is None
-        self._hint.display = unanswered and session.notice is None and later == 0
+        waits = session.running is None and session.notice is None
+        for view in self._views:
+            if isinstance(view, UserView):
+                unanswered = waits and head is not None and head.id == view.message_id
+                view.note("no answer yet · ctrl+r has it answered" if unanswered else "")
         conversation = self.session.conversation
         self._system.show(conversation.system or "" if first == 0 else "")
         self._settings.show(describe(conversation.sampling) if first == 0 else "")

@@ -80,6 +80,7 @@ class UserView(MessageView):
     DEFAULT_CSS = """
     UserView > .who { color: $accent; text-style: bold; }
     UserView .siblings { color: $text-muted; }
+    UserView .note { color: $warning; }
     """
 
     def __init__(self, text: str, message_id: str | None, who: str = "you", siblings: str = "") -> None:
@@ -87,6 +88,8 @@ class UserView(MessageView):
         self.message_id = message_id
         self._text = printable(cut(text))
         self._siblings = siblings
+        self._note = Static("", classes="note", markup=False)
+        self._note.display = False
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -95,6 +98,13 @@ class UserView(MessageView):
             yield Static(Content(self._text), markup=False)
             if self._siblings:
                 yield Static(self._siblings, classes="siblings", markup=False)
+            yield self._note
+
+    def note(self, line: str) -> None:
+        """A line under it; empty: none."""
+        if self._note.display != bool(line):
+            self._note.display = bool(line)
+            self._note.update(line)
 
 
 class SystemView(MessageView):
