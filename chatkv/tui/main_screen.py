@@ -43,6 +43,7 @@ class MainScreen(ArrangedScreen):
         Binding("ctrl+o", "app.fork", "Fork"),
         Binding("ctrl+f", "app.search", "Search", show=False, priority=True),
         Binding("escape", "back", "Stop"),
+        Binding("f1", "app.help", "Help"),  # the app's own goes first; this is its place in the footer
         Binding("f2", "app.rename", "Rename"),
         Binding("ctrl+r", "app.regenerate", "Again"),
         Binding("f6", "pane(1)", "Pane", priority=True),

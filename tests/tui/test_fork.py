@@ -83,6 +83,10 @@ async def test_an_answer_is_verified_and_the_result_stands_under_it(tmp_path: Pa
         await bench.ask("one")
         await bench.press("escape", "v")
         assert "request 1: the same 3 tokens" in bench.screen_text
+        await bench.press("ctrl+o", "enter")
+        await bench.type("/verify")
+        assert bench.session.name == "one ⑂1"
+        assert "request 1: the same 3 tokens" in bench.screen_text
     again = Bench(tmp_path)
     async with again.run():
         await again.type("/verify")

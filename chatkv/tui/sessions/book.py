@@ -212,6 +212,7 @@ class SessionBook:
         self._ensure_stored(session)
         conversation = self._store.fork(session.conversation, at)
         fork = self._open(conversation, stored=True)
+        fork.requests = dict(session.requests)
         self.sessions.insert(self.sessions.index(session) + 1, fork)
         self.switch(fork)
         return fork
