@@ -29,7 +29,7 @@ run: $(INSTALLED)
 
 test: lint
 	@$(BIN)/chatkv fetch
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .

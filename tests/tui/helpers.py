@@ -41,6 +41,8 @@ class Bench:
         async with self.app.run_test(size=size, notifications=toasts) as pilot:
             self.pilot = pilot
             await pilot.pause()
+            while not hasattr(self, "engine"):  # made once the screen is up, which takes a busy machine longer
+                await pilot.pause(0.01)
             if ready:
                 self.engine.ready()
             await self.settle()
