@@ -41,7 +41,7 @@ class Bench:
         async with self.app.run_test(size=size, notifications=toasts) as pilot:
             self.pilot = pilot
             await pilot.pause()
-            while not hasattr(self, "engine"):  # made once the screen is up, which takes a busy machine longer
+            while not hasattr(self, "engine"):  # made once the screen is up: later on a busy machine
                 await pilot.pause(0.01)
             if ready:
                 self.engine.ready()
