@@ -15,7 +15,7 @@ from chatkv.cli.bench_compare import compare as bench_compare
 from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
-from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
@@ -117,6 +117,7 @@ def chats(
         ignore_stop=True,
     )
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    check_json(json_out)
     with progress_bar() as advance:
         for index in range(rounds):
             for name in names:

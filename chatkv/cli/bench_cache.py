@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.errors import ChatkvError, UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def cache(
 
     if cache not in OWN:
         raise UsageError(f"--cache must be one of {', '.join(OWN)}, got {cache!r}")
+    check_json(json_out)
     names = [cache, "sglang"]
     if sglang_peer.installed() is None:
         names.remove("sglang")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chatkv.cli.models import check_model
-from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 
@@ -67,6 +67,7 @@ def compare(
         typer.echo("chatkv: this model did not come as a GGUF file, llama.cpp is left out", err=True)
     setup = Setup(str(folder), None if gguf is None else str(gguf), threads, MAX_TOKENS, BATCH)
     kls: dict[str, float] = {}
+    check_json(json_out)
     with progress_bar() as advance:
         found = run(names, setup, DecoderConfig.load(folder).vocab, rounds, advance)
         if quality:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from chatkv.cli.models import check_model
-from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
@@ -77,6 +77,7 @@ def queue(
             ).validate()
     check_model(model)
     runs: dict[str, list[dict[str, Any]]] = {label: [] for label in configs}
+    check_json(json_out)
     with progress_bar() as advance:
         for index in range(rounds):
             for label, config in configs.items():

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from chatkv.cli.output import print_table, progress_bar, write_json
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
@@ -79,6 +79,7 @@ def trace(
     core = make_cache(
         cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
     )
+    check_json(json_out)
     with progress_bar() as advance:
         result = run_trace(
             core,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -67,6 +68,17 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=label, completed=done, total=total or None)
 
         yield advance
+
+
+def check_json(path: Path | None) -> None:
+    """Before figures are measured: can they be written to ``path``? Raises OSError."""
+    if path is None or str(path) == "-":
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        problem = errno.EACCES if path.parent.is_dir() else errno.ENOENT
+        raise OSError(problem, os.strerror(problem), str(path.parent))
 
 
 def write_json(path: Path, data: Any) -> None:
