@@ -145,7 +145,7 @@ def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str
     code = app.return_code or 0
     if app.desk.failed:
         # The reason stood on a screen that is gone now.
-        print(f"chatkv: {one_line(app.desk.failed)}", file=sys.stderr)
+        print(f"chatkv: {one_line(app.desk.failed, 2000)}", file=sys.stderr)
     if not app.desk.close(CLOSE_S):
         # An interpreter that ends while another thread is inside torch is aborted by it.
         logging.shutdown()

@@ -28,6 +28,7 @@ class AskingApp(SessionActionsApp):
     @on(Prompt.Submitted)
     async def _submitted(self, event: Prompt.Submitted) -> None:
         event.stop()
+        self.main.prompt.sending = ""
         session = self.book.by_key(event.key) or self.book.current
         await self.send(session, event.text)
 

@@ -117,7 +117,9 @@ class SpineApp(App[None]):
     async def go(self, change: Callable[[], object]) -> bool:
         """Carry out ``change`` and show the session that is current then."""
         before = self.book.current
-        before.draft = self.main.prompt.full_text
+        prompt = self.main.prompt
+        # A question on its way here makes its session a used one.
+        before.draft, prompt.sending = prompt.full_text or prompt.sending, ""
         done = self.attempt(change)
         if self.book.current is not before or not done:
             await self.main.show_session(self.book.current)

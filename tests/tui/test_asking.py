@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from chatkv.chat.store import SessionStore
-from chatkv.engine.messages import Turn
+from chatkv.engine.config import EngineConfig
+from chatkv.engine.messages import Sampling, Turn
+from chatkv.tui.app import ChatkvApp, run
 from tests.tui.fake_engine import FakeEngine
 from tests.tui.helpers import Bench
 
@@ -305,6 +307,19 @@ async def test_without_a_model_sessions_can_be_read_and_the_exit_code_tells(tmp_
         assert bench.app.main.prompt.text == "anyone?"
         await bench.pilot.press("ctrl+q")
     assert bench.app.return_code == 1
+
+
+def test_the_reason_a_chat_had_no_model_is_told_in_full_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "/models/broken.gguf is not a GGUF file; download it again, or give a Hugging Face folder"
+
+    def fail(self: ChatkvApp) -> None:
+        self.desk.failed = reason
+
+    monkeypatch.setattr(ChatkvApp, "run", fail)
+    run(EngineConfig(), Sampling(), tmp_path / "sessions")
+    assert capsys.readouterr().err == f"chatkv: {reason}\n"
 
 
 async def test_an_engine_that_dies_leaves_what_has_come(tmp_path: Path) -> None:

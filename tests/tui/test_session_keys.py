@@ -28,6 +28,21 @@ async def test_a_new_session_leaves_no_file_until_it_is_used(tmp_path: Path) -> 
         assert len(bench.on_disk()) == 2
 
 
+async def test_a_new_session_right_behind_enter_leaves_the_question_its_own(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        bench.app.main.prompt.load("apples")
+        bench.app.main.prompt.action_send()
+        await bench.app.action_new()  # the key was there before the app had heard what was sent
+        await bench.settle()
+        assert names(bench) == ["apples", "new chat"]
+        assert bench.session.name == "new chat"
+        bench.app.main.prompt.load("bananas")
+        await bench.press("alt+1", "alt+2")
+        assert bench.app.main.prompt.text == "bananas"
+        assert bench.app.book.sessions[0].draft == ""
+
+
 async def test_switching_keeps_drafts_and_shows_the_other_conversation(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 ENDINGS = {
     "aborted": "stopped",
-    "length": "cut at the token limit · ask it to go on, or raise --max-tokens",
+    "length": "cut at the token limit · ask it to go on, or raise it with /set max_tokens",
     "context": "the context is full · start a new session or fork from an earlier message",
     "cache full": "the KV pool is full · stop other sessions, or start with a larger --kv-memory",
     "error": "ended by an error",

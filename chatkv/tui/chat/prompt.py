@@ -88,6 +88,8 @@ class Prompt(TextArea):
         self._marked = 0
         self._moved = False
         """The person has chosen with the arrows."""
+        self.sending = ""
+        """What was sent and the app has not heard of yet: a key may be faster than a message."""
         self._typing = False
         """False after a text came in whole: what was not typed just now opens no list."""
 
@@ -132,6 +134,7 @@ class Prompt(TextArea):
         text = self.full_text
         if text.strip():
             self.load("")
+            self.sending = text
             self.post_message(self.Submitted(self.session_key, text))
 
     def action_newline(self) -> None:
