@@ -47,6 +47,7 @@ class Mirror(MirrorState):
         if handler is None:
             return
         self.history.add(event)
+        self.lately.add(event, wall)
         try:
             handler(self, event)
         except (KeyError, IndexError, ValueError) as error:

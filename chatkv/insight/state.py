@@ -13,6 +13,7 @@ from chatkv.insight.ends import Ends
 from chatkv.insight.ghosts import Ghosts
 from chatkv.insight.history import History
 from chatkv.insight.integrity import violations
+from chatkv.insight.lately import Lately
 from chatkv.insight.marks import Marks
 from chatkv.insight.nodes import BlockState, Ghost, Node, Row
 from chatkv.insight.requests import RequestBook, RequestView, Totals
@@ -55,6 +56,7 @@ class MirrorState:
         self._ends = Ends()
         self._reached: tuple[tuple[int, int], frozenset[int]] = ((-1, -1), frozenset())
         self.history = History()
+        self.lately = Lately()
         self._wall: float | None = None
 
     # What views read
@@ -194,6 +196,7 @@ class MirrorState:
         twin.gaps, twin.faults = self.gaps.copy(), self.faults.copy()
         twin.changed, twin.departed = self.changed.copy(), self.departed.copy()
         twin._pins, twin._ends, twin.history = self._pins.copy(), self._ends.copy(), self.history.copy()
+        twin.lately = self.lately.copy()
         twin.rows = {request: row.copy() for request, row in self.rows.items()}
         twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
         twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()

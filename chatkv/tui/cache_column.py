@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 
 from chatkv.engine.messages import Ready
 from chatkv.insight.mirror import Mirror
+from chatkv.insight.patrol import Patrol
 from chatkv.text import one_line
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
@@ -23,8 +23,8 @@ from chatkv.tui.cache.queue_view import QueueView
 from chatkv.tui.cache.radix_tree import RadixTreeView
 from chatkv.tui.feed import Feed
 
-RATE_S = 0.5
-"""How often the engine's speed is sampled for the sparkline."""
+CHECK_S = 1.0
+"""How often the mirror's invariants are looked at, in part or whole."""
 
 
 def cache_kind(mirror: Mirror) -> str:
@@ -51,7 +51,7 @@ class CacheColumn(Vertical):
         self.log_view = EventsView(id="events", classes="pane")
         self._mirror: Mirror | None = None
         """What is shown."""
-        self._sampled = (monotonic(), 0)
+        self._patrol = Patrol()
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -74,6 +74,7 @@ class CacheColumn(Vertical):
         self.table.border_title = "Block table"
         self.node.border_title = "Inspector"
         self.metrics.border_title = "Metrics"
+        self.set_interval(CHECK_S, self.check)
 
     def name_sessions(self, name: Callable[[str], str]) -> None:
         """``name``: the key the engine knows a session by → what people call it."""
@@ -106,8 +107,24 @@ class CacheColumn(Vertical):
         ):
             pane.show(mirror, session)
         self._say_kind(mirror)
-        self._sample(mirror.totals.output_tokens, bool(mirror.rows))
-        self.metrics.set_problems(mirror.faults)
+        self.metrics.set_engine(feed.stats, feed.evictions_a_minute)
+
+    def check(self) -> None:
+        """See whether all that must hold of the picture does; the light in the figures says so."""
+        if self._mirror is None or not self._mirror.cache:
+            return
+        before = self._patrol.problems
+        if self._patrol.step(self._mirror):
+            found = self._patrol.problems
+            self.metrics.set_problems(found, self._patrol.ended)
+            if found and not before:
+                # The figures may be out of sight.
+                self.notify(
+                    f"the picture of the cache is wrong: {one_line(found[0], 300)}",
+                    severity="error",
+                    markup=False,
+                    timeout=20,
+                )
 
     def _say_kind(self, mirror: Mirror) -> None:
         kind = cache_kind(mirror)
@@ -139,12 +156,3 @@ class CacheColumn(Vertical):
         if gone and not event.about.blocks:
             why = "none of its nodes is in the tree any more" if event.about.nodes else "it names no node"
             self.notify(why)
-
-    def _sample(self, tokens: int, busy: bool) -> None:
-        then, before = self._sampled
-        now = monotonic()
-        if now - then < RATE_S:
-            return
-        if busy and tokens > before and now - then < 4 * RATE_S:
-            self.metrics.add_rate((tokens - before) / (now - then))
-        self._sampled = (now, tokens)

@@ -181,6 +181,8 @@ class Desk:
 
     def _hear_batch(self, batch: Batch) -> None:
         self.feed.take(batch.events, batch.wall_s)
+        if batch.stats is not None:
+            self.feed.take_stats(batch.stats)
         for delta in batch.deltas:
             self.book.add(delta)
         for finished in batch.finished:

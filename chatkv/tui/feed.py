@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from chatkv.engine.stats import EngineStats
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import Event
 from chatkv.scheduler import events as sched
@@ -29,6 +30,11 @@ class Feed:
         self._recent: list[Event] = []
         self._notices: list[str] = []
         self._latest = 0
+        self.stats: EngineStats | None = None
+        """The engine's figures as last told (while frozen: as they were); None before."""
+        self._stats: EngineStats | None = None
+        self.evictions_a_minute = 0
+        """In the minute before the last ``fade``, of the picture shown."""
 
     @property
     def mirror(self) -> Mirror:
@@ -52,18 +58,34 @@ class Feed:
         self._latest = events[-1].seq
         self._fold(events, wall)
 
+    def take_stats(self, stats: EngineStats) -> None:
+        """The engine's figures of now."""
+        self._stats = stats
+        if not self.frozen:
+            self.stats = stats
+            self.dirty = True
+
     def freeze(self, frozen: bool) -> None:
         """Hold the picture still, or let it catch up."""
         if frozen != self.frozen:
             self._shown = self._live.copy() if frozen else None
+            self.stats = self._stats
             self.dirty = True
 
     def fade(self, now: float) -> None:
-        """It is ``now`` (``time.time()``): what was evicted looks faint after a while, then goes."""
+        """It is ``now`` (``time.time()``): what was evicted looks faint after a while, then goes; old
+        evictions no longer count for the minute.
+        """
         ghosts = self._live.ghosts
         if ghosts and self._live.fade(now - GHOST_S):
             self.dirty = True
-        if self.frozen or not (ghosts or self.faint):
+        if self.frozen:
+            return
+        evictions = self._live.lately.evictions(now)
+        if evictions != self.evictions_a_minute:
+            self.evictions_a_minute = evictions
+            self.dirty = True
+        if not (ghosts or self.faint):
             return
         old = ((key, ghost.wall) for key, ghost in ghosts.items())
         faint = frozenset(key for key, wall in old if wall is not None and wall < now - FAINT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chatkv.engine.stats import Counts, Meter
 from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
@@ -51,6 +52,7 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
     mirror = feed.mirror
     ghosts = len(mirror.ghosts)
     assert ghosts
+    feed.fade(200.0)
     feed.dirty = False
     feed.fade(200.0 + FAINT_S - 0.1)
     assert (len(feed.faint), feed.dirty) == (0, False)
@@ -65,3 +67,45 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
     assert mirror.structure_version > version
     assert BlockState.EVICTED not in mirror.block_states()
     assert mirror.check() == []
+
+
+def test_evictions_leave_the_minute_also_when_nothing_more_happens() -> None:
+    events: list[Event] = []
+    cache = RadixCache(4, 4, log=EventLog(events.append))
+    feed = Feed()
+    for request, wall in ((1, 100.0), (2, 200.0)):
+        assert cache.open(request, [request] * 13) is not None
+        assert cache.grow(request, 13)
+        cache.commit(request, [request] * 13)
+        cache.close(request, "finished")
+        feed.take(events, wall)
+        events.clear()
+    feed.fade(200.5)
+    told = feed.evictions_a_minute
+    assert told == feed.mirror.totals.evictions > 0
+    feed.fade(220.0)
+    feed.dirty = False
+    feed.fade(259.9)
+    assert (feed.evictions_a_minute, feed.dirty) == (told, False)
+    feed.freeze(True)
+    feed.fade(300.0)
+    assert feed.evictions_a_minute == told
+    feed.freeze(False)
+    feed.fade(300.0)
+    assert (feed.evictions_a_minute, feed.dirty) == (0, True)
+
+
+def test_the_engines_figures_stand_still_with_the_picture() -> None:
+    meter = Meter()
+    counts = Counts(0, 0, 0, 0, 4)
+    feed = Feed()
+    assert feed.stats is None
+    first = meter.stats(counts)
+    feed.take_stats(first)
+    feed.freeze(True)
+    meter.began(10, 4, 0.1)
+    second = meter.stats(counts)
+    feed.take_stats(second)
+    assert feed.stats is first
+    feed.freeze(False)
+    assert feed.stats is second

@@ -54,6 +54,7 @@ class Scene(Bench):
         # How many records a step makes is the cache's affair, tested there.
         self.app.main.query_one(Legend).show(350)
         self.app.main.query_one(EventsView).clear()
+        self.app.main.cache.check()  # else by its clock, before the picture is taken or after
         await pilot.pause()
 
 

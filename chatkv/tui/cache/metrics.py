@@ -1,72 +1,71 @@
-"""How well the cache does: hit rate, speed, where the blocks are, evictions, the queue."""
+"""How well the cache does: hit rate, waits, speeds, where the blocks are, evictions, what reuse saves."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
+from chatkv.engine.stats import EngineStats
+from chatkv.insight.lately import PROMPTS
 from chatkv.insight.mirror import Mirror
-from chatkv.insight.requests import PREEMPTED, RUNNING, WAITING
-from chatkv.tui.cache.cells import clip, join_that_fit, sparkline
+from chatkv.insight.requests import RUNNING
+from chatkv.tui.cache.cells import clip, join_that_fit, pad, sparkline
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import Look
+from chatkv.tui.chat.figures import seconds
 
-_KEPT = 120
-"""Samples kept for a sparkline: as many as a wide pane shows."""
+_LABEL = 26
+"""Cells of words before a sparkline."""
+_LEAST_SPARK = 6
+
+Part = tuple[str, int]
+"""Words with their importance, see ``join_that_fit``."""
+
+
+def saved(value: float) -> str:
+    """``3.2 s``, ``4 min``: a span that goes on growing."""
+    return seconds(value) if value < 120 else f"{value / 60:.0f} min"
 
 
 class MetricsView(Widget):
-    """Four lines of figures, and a red one where the mirror's own check found something."""
+    """Lines of figures; the light under them is green while every invariant holds, red with words if not."""
 
     DEFAULT_CSS = """
     MetricsView {
         height: auto;
-        min-height: 4;
+        min-height: 6;
     }
     """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.border_title = "Metrics"
-        self._hits: deque[float] = deque(maxlen=_KEPT)
-        """Hit rate of each prompt (of all since the last frame, when there were several)."""
-        self._rates: deque[float] = deque(maxlen=_KEPT)
-        self._accounted = (0, 0)
-        """Prompt tokens and hits that ``_hits`` holds already."""
-        self._blocks = (0, 0, 0)
-        """Protected, evictable, free."""
-        self._evictions = 0
+        self._mirror: Mirror | None = None
+        self._stats: EngineStats | None = None
+        self._evictions_a_minute = 0
         self._queue = (0, 0)
-        self._hit_rate = 0.0
         self._policy = ""
         self._problems: tuple[str, ...] = ()
+        self._checked = False
         self._shown = Shown()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Take the figures of this state (they are the same for every session)."""
         if self._shown.again(mirror, None):
             return
-        totals = mirror.totals
-        accounted = (totals.prompt_tokens, totals.hit + totals.copied)
-        if accounted[0] < self._accounted[0]:
-            self._hits.clear()
-            self._accounted = (0, 0)
-        asked = accounted[0] - self._accounted[0]
-        if asked:
-            self._hits.append((accounted[1] - self._accounted[1]) / asked)
-        self._accounted, self._hit_rate, self._evictions = accounted, totals.hit_rate, totals.evictions
-        self._blocks = (mirror.protected, mirror.evictable, mirror.free)
-        states = [view.state for view in mirror.requests.values()]
-        self._queue = (states.count(WAITING) + states.count(PREEMPTED), states.count(RUNNING))
+        self._mirror = mirror
+        running = sum(view.state == RUNNING for view in mirror.requests.values())
+        self._queue = (len(mirror.waiting), running)
         self.refresh()
 
-    def add_rate(self, tokens_per_s: float) -> None:
-        """One more sample of the speed, whenever the app has taken one."""
-        self._rates.append(tokens_per_s)
-        self.refresh()
+    def set_engine(self, stats: EngineStats | None, evictions_a_minute: int) -> None:
+        """What the records alone don't tell: the engine's own figures, and what happened in a minute."""
+        if (stats, evictions_a_minute) != (self._stats, self._evictions_a_minute):
+            self._stats, self._evictions_a_minute = stats, evictions_a_minute
+            self.refresh()
 
     def set_policy(self, policy: str) -> None:
         """The scheduler's policy, by name."""
@@ -74,20 +73,32 @@ class MetricsView(Widget):
             self._policy = policy
             self.refresh()
 
-    def set_problems(self, problems: Sequence[str]) -> None:
-        """What ``Mirror.check`` found (nothing, as it should be)."""
+    def set_problems(self, problems: Sequence[str], checked: bool = True) -> None:
+        """What the check of the invariants found (nothing, as it should be); ``checked``: it has looked."""
         found = tuple(problems)
-        if found != self._problems:
-            had, self._problems = bool(self._problems), found
-            self.refresh(layout=had != bool(found))
+        if (found, checked) != (self._problems, self._checked):
+            taller = bool(self._problems) != bool(found)
+            self._problems, self._checked = found, checked
+            self._set_light()
+            self.refresh(layout=taller)
+
+    def _set_light(self) -> None:
+        """In the border, where it takes no line away; its glyph says it too where there is no colour."""
+        if self._problems:
+            light = Content.styled("✗ check failed", "bold $error")
+        else:
+            light = Content.styled("✓ invariants hold", "$success") if self._checked else Content("")
+        self.border_subtitle = light
 
     def render(self) -> Content:
         """The lines in the width there is."""
         width = self.content_size.width
-        lines: list[Content] = [
-            Content(self._speed(width)),
-            self._bar(width),
-            *map(Content, self._counts(width)),
+        if self._mirror is None:
+            return Content("")
+        lines = [
+            *self._sparks(self._mirror, width),
+            self._bar(self._mirror, width),
+            *map(Content, self._counts(self._mirror, width)),
         ]
         if self._problems:
             more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
@@ -95,39 +106,75 @@ class MetricsView(Widget):
             lines.append(Content.styled(text, "bold $error"))
         return Content("\n").join(lines)
 
-    def _speed(self, width: int) -> str:
-        hit = f"hit {100 * self._hit_rate:.0f}% "
-        rate = f"tok/s {self._rates[-1]:.1f} " if self._rates else "tok/s – "
-        room = max(0, (width - len(hit) - len(rate) - 3) // 2)
-        return clip(
-            f"{hit}{sparkline(self._hits, room, 1.0):<{room}}   {rate}{sparkline(self._rates, room)}", width
+    def _sparks(self, mirror: Mirror, width: int) -> list[Content]:
+        lately, stats = mirror.lately, self._stats
+        total = f"hit {100 * mirror.totals.hit_rate:.0f}%"
+        rolling = f"last {min(PROMPTS, len(lately.prompts))}: {100 * lately.hit_rate:.0f}%"
+        hit = [(total, 2), (rolling, 1)] if lately.prompts else [(total, 2)]
+        bars = [reused / asked for asked, reused in lately.prompts if asked]
+        ttft = [(f"ttft {seconds(lately.ttfts[-1])}" if lately.ttfts else "ttft –", 2)]
+        if stats is not None and stats.ttft_s.p50 is not None:
+            ttft.append((f"p50 {seconds(stats.ttft_s.p50)}", 1))
+        prefill, decode = (None, None) if stats is None else (stats.prefill_tps, stats.decode_tps)
+        half = (width - 2) // 2
+        speeds = Content.assemble(
+            self._spark([(f"decode {_rate(decode)}", 1)], lately.decode.values, None, half, half),
+            "  ",
+            self._spark(
+                [(f"prefill {_rate(prefill)}", 1)], lately.prefill.values, None, width - 2 - half, half
+            ),
         )
+        return [
+            self._spark(hit, bars, 1.0, width),
+            self._spark(ttft, lately.ttfts, None, width),
+            speeds,
+        ]
 
-    def _bar(self, width: int) -> Content:
+    @staticmethod
+    def _spark(
+        parts: Sequence[Part], values: Sequence[float], top: float | None, width: int, label: int = _LABEL
+    ) -> Content:
+        """Words, and the sparkline in the room behind them."""
+        words = join_that_fit(parts, " · ", max(0, width - _LEAST_SPARK - 1) or width)
+        room = width - min(width, max(cell_len(words), label if label < width else 0)) - 1
+        bars = sparkline(values, room, top) if room >= _LEAST_SPARK else ""
+        return Content.assemble(pad(words, width - max(0, room)), (pad(bars, max(0, room)), "$accent"))
+
+    @staticmethod
+    def _bar(mirror: Mirror, width: int) -> Content:
         """The pool as a bar: in use, cached but free to take, free."""
-        total = sum(self._blocks)
+        blocks = (mirror.protected, mirror.evictable, mirror.free)
+        total = sum(blocks)
         looks = (Look.LOCKED, Look.IDLE, Look.FREE)
         if not total:
             return Content("")
-        ends = [round(width * sum(self._blocks[: i + 1]) / total) for i in range(3)]
+        ends = [round(width * sum(blocks[: i + 1]) / total) for i in range(3)]
         cells = [end - start for start, end in zip([0, *ends], ends, strict=False)]
         return Content.assemble(
             *((look.glyph * count, look.variable) for look, count in zip(looks, cells, strict=True))
         )
 
-    def _counts(self, width: int) -> tuple[str, str]:
-        protected, evictable, free = self._blocks
+    def _counts(self, mirror: Mirror, width: int) -> tuple[str, str]:
         waiting, running = self._queue
         blocks = [
-            (f"# in use {protected}", 3),
-            (f"· cached {evictable}", 2),
-            (f". free {free}", 1),
-            (f"of {sum(self._blocks)} blk", 0),
+            (f"# in use {mirror.protected}", 3),
+            (f"· cached {mirror.evictable}", 2),
+            (f". free {mirror.free}", 1),
+            (f"of {mirror.num_blocks} blk", 0),
         ]
-        queue = [
-            (f"evict {self._evictions}", 3),
+        stats = self._stats
+        more = [
+            (f"evicted {mirror.totals.evictions}", 3),
+            (f"{self._evictions_a_minute}/min", 4),
+            ("" if stats is None or stats.saved_s is None else f"reuse saved {saved(stats.saved_s)}", 5),
             (f"queue {waiting}", 2),
             (f"running {running}", 1),
             (self._policy, 0),
         ]
-        return join_that_fit(blocks, "  ", width), join_that_fit([p for p in queue if p[0]], "  ", width)
+        return join_that_fit(blocks, "  ", width), join_that_fit([p for p in more if p[0]], "  ", width)
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "– tok/s"
+    return f"{value:.1f} tok/s" if value < 100 else f"{value:,.0f} tok/s"

@@ -9,9 +9,11 @@ from textual.pilot import Pilot
 
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
+from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.radix_tree import RadixTreeView
 from tests.tui.cache.host import Host
 from tests.tui.cache.stories import decode, figure
+from tests.tui.cache.test_metrics import STATS, busy
 
 Compare = Callable[..., bool]
 WIDTHS = [40, 58, 100]
@@ -59,3 +61,17 @@ def test_table(snap_compare: Compare) -> None:
         await pilot.press("G")
 
     assert snap_compare(Host(view), terminal_size=(58, 9), run_before=play)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("problems", [[], ["block 3 is kept as 7, the tree says 5"]], ids=["sound", "wrong"])
+def test_metrics(snap_compare: Compare, width: int, problems: list[str]) -> None:
+    view = MetricsView()
+
+    async def play(pilot: Pilot[None]) -> None:
+        view.show(busy().mirror, "rust")
+        view.set_engine(STATS, 4)
+        view.set_problems(problems)
+        await pilot.pause()
+
+    assert snap_compare(Host(view), terminal_size=(width, 10), run_before=play)

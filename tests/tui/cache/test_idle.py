@@ -90,7 +90,8 @@ async def test_the_same_picture_again_costs_nothing(kind: type[Pane], refreshed:
         if isinstance(view, EventsView):
             view.add([])
         if isinstance(view, MetricsView):
-            view.set_problems([])
+            view.set_problems([], checked=False)
+            view.set_engine(None, 0)
             view.set_policy("")
         await pilot.pause()
         assert not refreshed
