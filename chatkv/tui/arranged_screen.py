@@ -26,6 +26,8 @@ class ArrangedScreen(Screen[None]):
         self.arrangement = Arrangement.TWO
         self.at = "chat"
         self._zoomed = False
+        self._focused_before: Widget | None = None
+        """What had the focus when the terminal became too small for anything to have it."""
 
     def changed(self) -> None:
         """What is on the screen has changed; the subclass draws."""
@@ -50,9 +52,12 @@ class ArrangedScreen(Screen[None]):
         self._arrange(event.size.width, event.size.height)
 
     def _arrange(self, width: int, height: int) -> None:
-        self.arrangement = arrangement(width, height)
+        was, self.arrangement = self.arrangement, arrangement(width, height)
+        if self.arrangement is Arrangement.TINY and was is not Arrangement.TINY:
+            self._focused_before = self.focused
         for other in Arrangement:
             self.set_class(other is self.arrangement, other.value)
+        self.set_class(height < 30, "-low")
         self.set_class(height < 24, "-short")
         self.set_class(height < 18, "-shorter")
         need = "x".join(map(str, SMALLEST))
@@ -60,6 +65,12 @@ class ArrangedScreen(Screen[None]):
             f"Terminal too small: {width}x{height}.\nchatkv needs {need} or more.\nctrl+q quits."
         )
         self._show_pane()
+        if was is Arrangement.TINY and self.arrangement is not was:
+            self.call_after_refresh(self._focus_again)
+
+    def _focus_again(self) -> None:
+        if self.focused is None and self._focused_before is not None and self._focused_before.focusable:
+            self._focused_before.focus()
 
     @property
     def one_pane(self) -> bool:

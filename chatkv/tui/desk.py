@@ -18,6 +18,7 @@ from chatkv.engine.messages import (
     Ready,
     Sampling,
     Turn,
+    Verified,
 )
 from chatkv.errors import ChatkvError
 from chatkv.tui.engine_port import EnginePort
@@ -190,6 +191,14 @@ class Desk:
             if ended and ended[1]:
                 self.returned(*ended)
         for verified in batch.verified:
-            if asked := self._verifying.pop(verified.request, None):
-                session, answer = asked
-                session.notes[answer] = verified.message
+            self._note(verified)
+
+    def _note(self, verified: Verified) -> None:
+        """Under its answer, whether it was asked for here or comes by itself (``--verify``)."""
+        if asked := self._verifying.pop(verified.request, None):
+            session, answer = asked
+            session.notes[answer] = verified.message
+        elif (of := self.book.by_key(verified.session)) is not None:
+            for answer, request in of.requests.items():
+                if request == verified.request:
+                    of.notes[answer] = verified.message

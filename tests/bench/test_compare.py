@@ -3,11 +3,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
 
 from chatkv.bench import compare
 from chatkv.bench.compare import CASES, Case, Comparison
+from chatkv.bench.peers import huggingface
 from chatkv.bench.peers.base import DECODED, Peer, Setup
 from chatkv.bench.peers.huggingface import HuggingFace
 from chatkv.bench.peers.ours import Ours
@@ -28,6 +31,24 @@ def test_a_peer_does_the_work_it_is_asked_for(peer: type[Peer], smollm2_folder: 
     assert made.prefill(prompts[0]) > 0
     assert made.decode(prompts) > 0
     assert made.cached(prompts[0], prompts[1][:3]) > 0
+
+
+def test_the_time_of_a_prefill_is_not_in_transformers_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    prefills = iter((7.0, 2.0))
+
+    class Model:
+        def generate(self, ids: torch.Tensor, max_new_tokens: int, **options: Any) -> None:
+            clock[0] += next(prefills)  # no two take as long on a busy machine
+            for token in range(max_new_tokens):
+                clock[0] += 0.5 if token else 0.0
+                for watch in options.get("stopping_criteria") or ():
+                    assert not watch(ids, None).any()
+
+    monkeypatch.setattr(huggingface.time, "perf_counter", lambda: clock[0])
+    peer = HuggingFace.__new__(HuggingFace)
+    peer._model = Model()
+    assert peer.decode([[1, 2], [3, 4]]) == 0.5 * (DECODED - 1)
 
 
 @pytest.mark.model

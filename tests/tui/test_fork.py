@@ -93,6 +93,18 @@ async def test_an_answer_is_verified_and_the_result_stands_under_it(tmp_path: Pa
         assert any("only answers of this run" in line for line in again.said)
 
 
+async def test_what_the_engine_verifies_by_itself_stands_under_its_answer(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.ask("two")
+        bench.engine.verify(1)  # as with --verify: nobody asked for it here
+        await bench.settle()
+        first = bench.session.conversation.path()[1]
+        assert bench.session.notes == {first.id: "request 1: the same 3 tokens"}
+        assert "request 1: the same 3 tokens" in bench.screen_text
+
+
 async def test_what_was_thought_is_folded_kept_and_not_sent_as_the_answer(tmp_path: Path) -> None:
     bench = Bench(tmp_path, script=lambda request: "<think>\nfirst second\x1b third\n</think>\n\nThe answer.")
     async with bench.run():

@@ -76,6 +76,29 @@ async def test_a_resize_storm_while_an_answer_streams(tmp_path: Path) -> None:
         assert "words words" in bench.screen_text
 
 
+async def test_a_moment_too_small_leaves_the_focus_where_it_was(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run() as pilot:
+        for way in ((), ("escape", "f6")):
+            await bench.press(*way)
+            before = bench.app.focused
+            assert before is not None
+            for size in ((30, 8), (20, 5), (120, 36)):
+                await pilot.resize_terminal(*size)
+                await bench.settle()
+            assert bench.app.focused is before
+
+
+async def test_the_tree_has_room_at_every_height_that_shows_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run() as pilot:
+        await bench.ask("hello")
+        for height in (18, 20, 23, 24, 26, 29, 30, 36):
+            await pilot.resize_terminal(110, height)
+            await bench.settle()
+            assert bench.app.main.query_one("#tree").size.height >= 3, height
+
+
 async def test_tabs_of_the_narrow_screen(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run(size=(80, 24)) as pilot:
