@@ -44,6 +44,8 @@ class ChatsResult:
     evicted_blocks: int = 0
     preemptions: int = 0
     peak_memory: int = 0
+    unfilled_slots: list[float] = field(default_factory=list)
+    """After each step, by request: slots in its blocks that hold no token."""
     ttft_s: list[float] = field(default_factory=list)
     stats: EngineStats | None = None
     """The engine's own figures at the end: percentiles, speeds apart, time saved."""
@@ -99,6 +101,8 @@ def run_chats(
         ask(session)
     while core.has_work:
         core.step()
+        if core.cache.rows:
+            result.unfilled_slots.append(core.cache.unfilled / len(core.cache.rows))
         batch = outbox.drain()
         if batch is None:
             continue

@@ -46,6 +46,7 @@ CASES = (
     Case("decode, batch 4, context 64", "decode", 64, 4, 4 * (DECODED - 1)),
     Case("decode, batch 4, context 1000", "decode", 1000, 4, 4 * (DECODED - 1)),
     Case("prefill of 1024 tokens", "prefill", 1024, 1, 1024),
+    Case(f"first token, {PREFIX + MORE} new", "prefill", PREFIX + MORE),
     Case(f"first token, {PREFIX} cached + {MORE} new", "cached", PREFIX + MORE),
 )
 MAX_TOKENS = 1280

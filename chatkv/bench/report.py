@@ -47,6 +47,7 @@ def figures(run: Run) -> dict[str, float]:
         "outside the forward, % of step": 100 * (1 - run["forward_s"] / run["step_s"])
         if run["step_s"]
         else 0.0,
+        "unfilled slots a request, mean": sum(run["unfilled_slots"]) / (len(run["unfilled_slots"]) or 1),
         "peak memory, MiB": run["peak_memory"] / (1 << 20),
         "load, s": run["load_s"],
         **verified,

@@ -194,13 +194,12 @@ class EngineCore:
 
     def _draw(self, generation: Generation, logits: torch.Tensor) -> None:
         try:
-            token = generation.draw(logits)
+            self._take(generation, generation.draw(logits))
         except Exception as error:
             logger.exception("request %d could not be sampled", generation.request.id)
             message = f"no token could be sampled: {type(error).__name__}: {error}"
-            self._finish(generation, "error", message)
-        else:
-            self._take(generation, token)
+            if generation.request.id in self.live:
+                self._finish(generation, "error", message)
 
     def _take(self, generation: Generation, token: int) -> None:
         request = generation.request

@@ -64,6 +64,8 @@ class EngineStats:
     """Blocks that requests hold; ``blocks_cached`` hold prefixes that nobody uses now."""
     blocks_cached: int
     blocks_free: int
+    unfilled_slots: int
+    """Slots in blocks of running requests that hold no token: what paging wastes, under a block a request."""
     saved_s: float | None
     """Seconds that reuse saved so far, estimated: ``reused_tokens`` times what one more token in a step
     costs (the slope of a line through tokens and seconds of the latest steps); None before it is known."""
@@ -83,13 +85,14 @@ class Counts:
     blocks_used: int
     blocks_cached: int
     blocks_free: int
+    unfilled_slots: int
 
     @classmethod
     def of(cls, scheduler: Scheduler, forks: int) -> Counts:
         """As they are now; ``forks``: requests that wait for the prompt of another one."""
         cache = scheduler.cache
         waiting, running = len(scheduler.waiting) + forks, len(scheduler.running)
-        return cls(waiting, running, cache.protected, cache.evictable, cache.free)
+        return cls(waiting, running, cache.protected, cache.evictable, cache.free, cache.unfilled)
 
 
 class Meter:
@@ -147,6 +150,7 @@ class Meter:
             blocks_used=counts.blocks_used,
             blocks_cached=counts.blocks_cached,
             blocks_free=counts.blocks_free,
+            unfilled_slots=counts.unfilled_slots,
             saved_s=None if cost is None else cost * self._reused,
         )
 

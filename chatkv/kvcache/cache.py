@@ -124,6 +124,14 @@ class KVCache(ABC):
         """The part of the pool that requests use, 0…1; a cached prefix nobody uses is not in use [B23]."""
         return self.protected / self.num_blocks
 
+    @property
+    def unfilled(self) -> int:
+        """Slots of open rows' blocks that hold no token: under one block a request between two steps
+        (PagedAttention's bound on waste, arXiv 2309.06180).
+        """
+        size = self.block_size
+        return sum(len(row.blocks) * size - len(row.tokens) for row in self.rows.values())
+
     def watermark(self, fraction: float) -> int:
         """``fraction`` of the pool in whole blocks: the ``headroom`` to ask for while others run [B19].
 

@@ -131,6 +131,8 @@ class Rig:
     def step(self) -> None:
         self.core.step()
         self.cache.check_integrity()
+        # Waste: under one block a request, whatever happened.
+        assert self.cache.unfilled <= (self.cache.block_size - 1) * len(self.cache.rows)
         self.take()
 
     def take(self) -> None:

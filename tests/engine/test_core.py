@@ -195,3 +195,31 @@ def test_a_pin_is_set_or_refused_in_words(tiny_llama: Tiny) -> None:
     assert [event.node for event in refused] == [999, node]
     assert "999 is not in the tree" in refused[0].reason
     assert "at most 4 may be" in refused[1].reason
+
+
+def test_what_fails_behind_the_sampling_ends_one_request(
+    tiny_llama: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tiny_llama.decoder)
+    broken, other = rig.ask_ids([5, 6, 7], max_tokens=4), rig.ask_ids([8, 9], max_tokens=4)
+
+    def fail(token: int, end: bool) -> str:
+        raise LookupError("no such piece")
+
+    monkeypatch.setattr(rig.core.live[broken], "push", fail)
+    rig.run()
+    assert rig.finished[broken].reason == "error"
+    assert "no such piece" in rig.finished[broken].message
+    assert list(rig.finished[other].token_ids) == expected(tiny_llama.reference, [8, 9], 4)
+
+
+def test_unfilled_slots_are_counted(tiny_llama: Tiny) -> None:
+    rig = Rig(tiny_llama.decoder, block_size=4)
+    rig.ask_ids([5, 6, 7, 8, 9], max_tokens=4)
+    rig.step()
+    assert rig.cache.unfilled == 3
+    assert rig.core.stats.unfilled_slots == 3
+    rig.step()
+    assert rig.cache.unfilled == 2
+    rig.run()
+    assert rig.cache.unfilled == 0

@@ -9,7 +9,7 @@ from chatkv.engine.stats import EVERY_S, GAPS_KEPT, TTFTS_KEPT, Counts, Meter, P
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig
 
-NOW = Counts(1, 2, 3, 4, 5)
+NOW = Counts(1, 2, 3, 4, 5, 6)
 
 
 class Clock:
@@ -41,7 +41,7 @@ def test_windows_are_bounded() -> None:
 def test_speeds_apart_and_what_reuse_saved() -> None:
     meter = Meter()
     assert meter.stats(NOW) == EngineStats(
-        1, 2, None, None, Percentiles(), Percentiles(), 0, 0, 3, 4, 5, None
+        1, 2, None, None, Percentiles(), Percentiles(), 0, 0, 3, 4, 5, 6, None
     )
     # A step costs 10 ms, and 2 ms for each token.
     for prefill, decode in [(100, 0), (0, 1), (0, 2), (50, 2)] * 2:

@@ -33,6 +33,12 @@ def test_answer_parts() -> None:
         "stopped",
     ]
     assert answer_parts({}, 10) == []
+    sure = {"logprob_mean": -0.25, "logprob_least": ["Pa\nris", -4.2]}
+    assert answer_parts(sure, 1) == ["log-probability -0.25 a token, least -4.20 at 'Pa ris'"]
+    for odd in (None, 3, ["x"], ["x", "y"], [1, 2]):
+        assert answer_parts({"logprob_mean": -0.25, "logprob_least": odd}, 1) == [
+            "log-probability -0.25 a token"
+        ]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "9", True, None, [1], 10**400])

@@ -82,6 +82,8 @@ class BlockTableView(ScrollView, can_focus=True):
         title = "Block table"
         if row is not None:
             title += f" · req {row.request}{'' if self._open else ' closed'} · {row.written} tok"
+            if self._open:
+                title += f" · {len(row.blocks) * mirror.block_size - row.written} unfilled"
         if title != self.border_title:
             self.border_title = title
         if changed:

@@ -11,6 +11,8 @@ from textual.css.styles import RulesMap
 from textual.geometry import Size
 from textual.widget import Widget
 
+from chatkv.text import one_line
+
 ENDINGS = {
     "aborted": "stopped",
     "length": "cut at the token limit · ask it to go on, or raise it with /set max_tokens",
@@ -50,9 +52,19 @@ def answer_parts(meta: Mapping[str, Any], tokens: int) -> list[str]:
         parts.append(f"ttft {seconds(ttft)}")
     if (speed := tokens_per_second(tokens, number(meta, "decode_s"))) is not None:
         parts.append(f"{speed:.1f} tok/s")
+    if (mean := number(meta, "logprob_mean")) is not None:
+        parts.append(f"log-probability {mean:.2f} a token{_least(meta)}")
     if word := ENDINGS.get(str(meta.get("reason", "")), ""):
         parts.append(word)
     return parts
+
+
+def _least(meta: Mapping[str, Any]) -> str:
+    """``, least -4.20 at 'Paris'``; "" where it is not known."""
+    match meta.get("logprob_least"):
+        case [str(text), int() | float() as logprob]:
+            return f", least {logprob:.2f} at {one_line(text, 20)!r}"
+    return ""
 
 
 def number(meta: Mapping[str, Any], key: str) -> float | None:

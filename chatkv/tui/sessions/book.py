@@ -321,7 +321,13 @@ class SessionBook:
 
 
 def _meta(finished: Finished) -> dict[str, object]:
+    sure: dict[str, object] = {}
+    if finished.logprobs:
+        least = min(finished.logprobs, key=lambda token: token.logprob)
+        sure["logprob_mean"] = sum(token.logprob for token in finished.logprobs) / len(finished.logprobs)
+        sure["logprob_least"] = [least.text, least.logprob]
     return {
+        **sure,
         "prompt_tokens": finished.prompt_tokens,
         "cached": finished.cached,
         "copied": finished.copied,

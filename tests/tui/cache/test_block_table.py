@@ -60,7 +60,7 @@ async def test_a_column_a_logical_block_and_the_account_below() -> None:
     async with Host(view).run_test(size=(80, 12)) as pilot:
         view.show(figure().mirror, "rust")
         await pilot.pause()
-        assert view.border_title == "Block table · req 4 · 115 tok"
+        assert view.border_title == "Block table · req 4 · 115 tok · 5 unfilled"
         assert text_of(view) == [
             "logical    0   1   2   3   4   5   6   7   8   9  10  11  12  13  14",
             "phys       0   1   2   3   4   5   6   7  24  25  26  27  28  29  30",
@@ -139,7 +139,7 @@ async def test_a_closed_row_stays_until_the_session_asks_again() -> None:
         assert text_of(view)[1].startswith("phys       0   1")
         story.open(6, "rust", 9)
         view.show(story.mirror, "rust")
-        assert view.border_title == "Block table · req 6 · 0 tok"
+        assert view.border_title == "Block table · req 6 · 0 tok · 0 unfilled"
         assert text_of(view)[:2] == ["no blocks yet", "prompt  hit 64 · first seen 35 · last token 1"]
 
 
@@ -166,7 +166,7 @@ async def test_other_mirrors() -> None:
         story.close(4, locked=5)
         view.show(story.mirror, "rust")
         view.show(past, "rust")
-        assert view.border_title == "Block table · req 4 · 115 tok"
+        assert view.border_title == "Block table · req 4 · 115 tok · 5 unfilled"
         assert text_of(view)[0].endswith(" 14")
         small = Story(num_blocks=3)
         small.open(4, "rust", 5)
