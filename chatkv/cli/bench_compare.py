@@ -49,6 +49,7 @@ def compare(
     from chatkv.model.catalog import resolve
     from chatkv.model.config import DecoderConfig
 
+    check_json(json_out)
     names = ["chatkv"]
     for name in filter(None, (part.strip() for part in others.split(","))):
         if name not in OTHERS:
@@ -67,7 +68,6 @@ def compare(
         typer.echo("chatkv: this model did not come as a GGUF file, llama.cpp is left out", err=True)
     setup = Setup(str(folder), None if gguf is None else str(gguf), threads, MAX_TOKENS, BATCH)
     kls: dict[str, float] = {}
-    check_json(json_out)
     with progress_bar() as advance:
         found = run(names, setup, DecoderConfig.load(folder).vocab, rounds, advance)
         if quality:

@@ -26,6 +26,7 @@ STATS = EngineStats(
     blocks_used=15,
     blocks_cached=7,
     blocks_free=42,
+    unfilled_slots=7,
     saved_s=3.21,
 )
 
