@@ -58,7 +58,7 @@ class ArrangedScreen(Screen[None]):
         for other in Arrangement:
             self.set_class(other is self.arrangement, other.value)
         self.set_class(height < 30, "-low")
-        self.set_class(height < 24, "-short")
+        self.set_class(height < 26, "-short")
         self.set_class(height < 18, "-shorter")
         need = "x".join(map(str, SMALLEST))
         self.query_one("#too-small", Static).update(
