@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import GenerateRequest
+from chatkv.tui import feed
 from chatkv.tui.cache.events_view import EventsView
 from chatkv.tui.cache.legend import Legend
 from tests.tui.helpers import Bench
@@ -59,6 +60,13 @@ class Scene(Bench):
 
 
 Compare = Callable[..., bool]
+
+
+@pytest.fixture(autouse=True)
+def lasting_ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a scene takes longer than a ghost stays."""
+    monkeypatch.setattr(feed, "GHOST_S", 1e6)
+    monkeypatch.setattr(feed, "FAINT_S", 1e6)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
