@@ -7,6 +7,7 @@ import torch
 
 from chatkv.engine import verifier
 from chatkv.engine.messages import Verified
+from chatkv.model.decoder import Decoder
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig, expected
 
@@ -133,3 +134,9 @@ def test_what_can_not_be_verified_says_why(tiny_llama: Tiny, monkeypatch: pytest
     assert (found.request, found.positions) == (last, 0)
     assert "not enough" in found.message
     assert rig.answer(PROMPT, max_tokens=2).reason == "length"
+
+
+def test_rounding_is_named_where_there_is_some(tiny_llama: Tiny) -> None:
+    for dtype, named in ((torch.bfloat16, True), (torch.float32, False)):
+        rig = Rig(Decoder.load(tiny_llama.folder, dtype))
+        assert ("--dtype fp32" in verify(rig, rig.answer(PROMPT, max_tokens=3).request).message) is named
