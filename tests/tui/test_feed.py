@@ -97,7 +97,7 @@ def test_evictions_leave_the_minute_also_when_nothing_more_happens() -> None:
 
 def test_the_engines_figures_stand_still_with_the_picture() -> None:
     meter = Meter()
-    counts = Counts(0, 0, 0, 0, 4)
+    counts = Counts(0, 0, 0, 0, 4, 0)
     feed = Feed()
     assert feed.stats is None
     first = meter.stats(counts)
