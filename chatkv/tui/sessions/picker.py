@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
 from chatkv.tui.sessions.book import SessionBook
+from chatkv.tui.sessions.find_dialog import FindDialog
 from chatkv.tui.sessions.item import items
 from chatkv.tui.sessions.session import Session
 
@@ -36,13 +36,10 @@ def found(session: Session, wanted: str) -> str | None:
     return None
 
 
-class SessionPicker(ModalScreen[str | None]):
+class SessionPicker(FindDialog[str]):
     """Dismissed with the key of the session to switch to, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Close"),
-        Binding("down", "move(1)", show=False, priority=True),
-        Binding("up", "move(-1)", show=False, priority=True),
         Binding("delete", "remove", "Delete", priority=True),
         Binding("f2", "rename", "Rename", priority=True),
         Binding("ctrl+n", "new", "New", priority=True),
@@ -53,17 +50,7 @@ class SessionPicker(ModalScreen[str | None]):
     ]
 
     DEFAULT_CSS = """
-    SessionPicker { align: center middle; }
-    SessionPicker > Vertical {
-        width: 76; max-width: 95%; height: 80%; max-height: 30;
-        border: round $accent; background: $surface; padding: 0 1; border-title-color: $accent;
-    }
-    SessionPicker Input, SessionPicker Input:focus {
-        border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0;
-    }
-    SessionPicker OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
-    SessionPicker OptionList > .option-list--option { padding: 0; }
-    SessionPicker .keys { height: 1; color: $text-muted; }
+    SessionPicker > Vertical { width: 76; max-height: 30; }
     """
 
     def __init__(
@@ -126,18 +113,6 @@ class SessionPicker(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         at = options.highlighted
         return None if at is None or at >= options.option_count else options.get_option_at_index(at).id
-
-    def action_move(self, by: int) -> None:
-        """The cursor of the list, while the filter keeps the focus."""
-        options = self.query_one(OptionList)
-        if by > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
-
-    def action_cancel(self) -> None:
-        """Close without a switch."""
-        self.dismiss(None)
 
     def action_new(self) -> None:
         """A new session, and close."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from time import monotonic
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.sessions.find_dialog import FindDialog
 from chatkv.tui.sessions.session import Session
 
 MOST = 200
@@ -65,27 +64,11 @@ def search(sessions: Sequence[Session], wanted: str) -> Iterator[Hit | None]:
                 yield None
 
 
-class SearchDialog(ModalScreen[Hit | None]):
+class SearchDialog(FindDialog[Hit]):
     """Dismissed with the place to go to, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", show=False),
-        Binding("down", "move(1)", show=False, priority=True),
-        Binding("up", "move(-1)", show=False, priority=True),
-    ]
-
     DEFAULT_CSS = """
-    SearchDialog { align: center middle; }
-    SearchDialog > Vertical {
-        width: 96; max-width: 95%; height: 80%; max-height: 34;
-        border: round $accent; background: $surface; padding: 0 1; border-title-color: $accent;
-    }
-    SearchDialog Input, SearchDialog Input:focus {
-        border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0;
-    }
-    SearchDialog OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
-    SearchDialog OptionList > .option-list--option { padding: 0; }
-    SearchDialog .keys { height: 1; color: $text-muted; }
+    SearchDialog > Vertical { width: 96; max-height: 34; }
     """
 
     def __init__(self, sessions: Sequence[Session], wanted: str = "") -> None:
@@ -133,18 +116,6 @@ class SearchDialog(ModalScreen[Hit | None]):
 
     def _tell(self, line: str) -> None:
         self.query_one(".keys", Static).update(Content(line))
-
-    def action_move(self, by: int) -> None:
-        """The cursor of the list, while what is searched for keeps the focus."""
-        options = self.query_one(OptionList)
-        if by > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
-
-    def action_cancel(self) -> None:
-        """Go nowhere."""
-        self.dismiss(None)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
