@@ -6,6 +6,8 @@ many rows is bound by arithmetic, which is fastest in bf16. So a packed linear k
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 
@@ -30,10 +32,30 @@ class Linear:
         return F.linear(x, self.weight, self.bias)
 
 
-class Int4Linear(Linear):
-    """4-bit weights with a scale and a zero for each ``GROUP`` columns, beside the plain ones."""
+class PackedLinear(Linear, ABC):
+    """The packed form for few rows, beside the plain one for many; ``x`` is bf16."""
 
     __slots__ = ("packed", "scales")
+
+    packed: torch.Tensor
+    scales: torch.Tensor
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``Linear``."""
+        if len(x) > PACKED_ROWS:
+            return super().__call__(x)
+        out = self._product(x)
+        return out if self.bias is None else out.add_(self.bias)
+
+    @abstractmethod
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
+        """``x @ weight.T`` with the packed weights."""
+
+
+class Int4Linear(PackedLinear):
+    """4-bit weights with a scale and a zero for each ``GROUP`` columns."""
+
+    __slots__ = ()
 
     def __init__(self, linear: Linear, codes: torch.Tensor, scales: torch.Tensor) -> None:
         """``codes``: int32 ``[out, in]``, 0…15; ``scales``: ``[in / GROUP, out, 2]``, scale and the value of
@@ -43,18 +65,15 @@ class Int4Linear(Linear):
         self.packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
         self.scales = scales.to(torch.bfloat16).contiguous()
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """As ``Linear``; ``x`` is bf16."""
-        if len(x) > PACKED_ROWS:
-            return F.linear(x, self.weight, self.bias)
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.packed, GROUP, self.scales)
-        return out if self.bias is None else out.add_(self.bias)
+        return out
 
 
-class Int8Linear(Linear):
-    """8-bit weights with one scale a row, beside the plain ones."""
+class Int8Linear(PackedLinear):
+    """8-bit weights with one scale a row."""
 
-    __slots__ = ("packed", "scales")
+    __slots__ = ()
 
     def __init__(self, linear: Linear, codes: torch.Tensor, scales: torch.Tensor) -> None:
         """``codes``: int8 ``[out, in]``; ``scales``: ``[out]``."""
@@ -62,9 +81,6 @@ class Int8Linear(Linear):
         self.packed = codes
         self.scales = scales.to(torch.bfloat16)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """As ``Linear``; ``x`` is bf16."""
-        if len(x) > PACKED_ROWS:
-            return F.linear(x, self.weight, self.bias)
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = torch.ops.aten._weight_int8pack_mm(x, self.packed, self.scales)
-        return out if self.bias is None else out.add_(self.bias)
+        return out
