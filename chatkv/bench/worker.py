@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from chatkv.bench.hot_cold import HotCold
 from chatkv.bench.workload import Workload
@@ -60,6 +61,25 @@ def run_apart(
             process.kill()
             raise
     raise ChatkvError(f"a measured run ended early (exit code {process.returncode}): see the lines above")
+
+
+def run_in_turn(
+    configs: Mapping[str, EngineConfig],
+    workload: Workload | HotCold,
+    sampling: Sampling,
+    rounds: int,
+    progress: Callable[[str, int, int], None],
+) -> dict[str, list[dict[str, Any]]]:
+    """``rounds`` passes over ``configs``, each run apart; the results by the name of the config."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in configs}
+    for index in range(rounds):
+        for name, config in configs.items():
+
+            def tell(stage: str, done: int, total: int, label: str = f"{name} {index + 1}/{rounds}") -> None:
+                progress(f"{label} · {stage}", done, total)
+
+            runs[name].append(run_apart(config, workload, sampling, tell))
+    return runs
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -74,7 +74,7 @@ def chats(
     if context.invoked_subcommand is not None:
         return
     from chatkv.bench.report import cell, medians, spread
-    from chatkv.bench.worker import run_apart
+    from chatkv.bench.worker import run_in_turn
 
     names = [name.strip() for name in cache.split(",")]
     if unknown := [name for name in names if name not in CACHES]:
@@ -116,20 +116,9 @@ def chats(
         seed=seed,
         ignore_stop=True,
     )
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     check_json(json_out)
     with progress_bar() as advance:
-        for index in range(rounds):
-            for name in names:
-                label = f"{name} {index + 1}/{rounds}"
-                runs[name].append(
-                    run_apart(
-                        configs[name],
-                        workload,
-                        sampling,
-                        lambda stage, done, total, label=label: advance(f"{label} · {stage}", done, total),  # type: ignore[misc]
-                    )
-                )
+        runs = run_in_turn(configs, workload, sampling, rounds, advance)
     if json_out is not None:
         write_json(json_out, {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs})
     if json_out is None or str(json_out) != "-":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -53,7 +53,7 @@ def queue(
     """
     from chatkv.bench.hot_cold import HotCold, figures, spread
     from chatkv.bench.report import cell
-    from chatkv.bench.worker import run_apart
+    from chatkv.bench.worker import run_in_turn
     from chatkv.engine.messages import Sampling
 
     workload = HotCold(
@@ -76,20 +76,9 @@ def queue(
                 threads=threads,
             ).validate()
     check_model(model)
-    runs: dict[str, list[dict[str, Any]]] = {label: [] for label in configs}
     check_json(json_out)
     with progress_bar() as advance:
-        for index in range(rounds):
-            for label, config in configs.items():
-                head = f"{label} {index + 1}/{rounds}"
-                runs[label].append(
-                    run_apart(
-                        config,
-                        workload,
-                        Sampling(),
-                        lambda stage, done, total, head=head: advance(f"{head} · {stage}", done, total),  # type: ignore[misc]
-                    )
-                )
+        runs = run_in_turn(configs, workload, Sampling(), rounds, advance)
     if json_out is not None:
         write_json(json_out, {"workload": asdict(workload), "max_running": max_running, "runs": runs})
     if json_out is None or str(json_out) != "-":

@@ -13,7 +13,7 @@ def doctor() -> None:
     from chatkv import __version__
     from chatkv.cli.output import print_table
     from chatkv.engine.loading import cores
-    from chatkv.engine.sizing import DEFAULT_KV_MEMORY, FREE_SHARE, free_memory
+    from chatkv.engine.sizing import default_kv_memory, free_memory
     from chatkv.model.catalog import catalog, is_cached
     from chatkv.model.dtype import auto_dtype, dtype_name
     from chatkv.model.quantise import unusable
@@ -36,7 +36,7 @@ def doctor() -> None:
         *((f"{form} products", problem or "yes") for form, problem in packed.items()),
         (
             "memory free",
-            f"{free >> 20:,} MiB; the KV pool takes {min(DEFAULT_KV_MEMORY, free // FREE_SHARE) >> 20:,}",
+            f"{free >> 20:,} MiB; the KV pool takes {default_kv_memory(free) >> 20:,}",
         ),
         ("models here", ", ".join(here) or "none yet: 'chatkv fetch' gets the default one"),
         ("models in", f"{cache_dir() / 'models'}{_unwritable(cache_dir())}"),

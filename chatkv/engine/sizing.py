@@ -34,6 +34,11 @@ def free_memory() -> int:
     return max(free, 0)
 
 
+def default_kv_memory(free_bytes: int) -> int:
+    """Bytes a pool takes where no size is given and ``free_bytes`` are left."""
+    return min(DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
+
+
 def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int) -> int:
     """The number of blocks for ``config``; ``free_bytes`` is what the device has left.
 
@@ -49,7 +54,7 @@ def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int) -> 
         return config.num_blocks
     memory = config.kv_memory
     if memory is None:
-        memory = min(DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
+        memory = default_kv_memory(free_bytes)
     elif memory > free_bytes:
         raise EngineError(f"--kv-memory {_mib(memory)} is more than the {_mib(free_bytes)} that are free")
     blocks = memory // bytes_per_block

@@ -38,7 +38,8 @@ def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
     assert feed.mirror.gaps == []
 
 
-def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
+def after_an_eviction() -> Feed:
+    """Two prompts that each fill the pool, at 100 s and at 200 s."""
     events: list[Event] = []
     cache = RadixCache(4, 4, log=EventLog(events.append))
     feed = Feed()
@@ -49,6 +50,11 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
         cache.close(request, "finished")
         feed.take(events, wall)
         events.clear()
+    return feed
+
+
+def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
+    feed = after_an_eviction()
     mirror = feed.mirror
     ghosts = len(mirror.ghosts)
     assert ghosts
@@ -70,16 +76,7 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
 
 
 def test_evictions_leave_the_minute_also_when_nothing_more_happens() -> None:
-    events: list[Event] = []
-    cache = RadixCache(4, 4, log=EventLog(events.append))
-    feed = Feed()
-    for request, wall in ((1, 100.0), (2, 200.0)):
-        assert cache.open(request, [request] * 13) is not None
-        assert cache.grow(request, 13)
-        cache.commit(request, [request] * 13)
-        cache.close(request, "finished")
-        feed.take(events, wall)
-        events.clear()
+    feed = after_an_eviction()
     feed.fade(200.5)
     told = feed.evictions_a_minute
     assert told == feed.mirror.totals.evictions > 0
