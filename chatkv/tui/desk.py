@@ -117,7 +117,7 @@ class Desk:
 
         False where there is no cache: the engine is not ready yet, or has failed.
         """
-        if self._engine is None or self.ready is None or self.failed:
+        if self._engine is None or not self.works:
             return False
         self._engine.clear_cache()
         return True
@@ -154,7 +154,7 @@ class Desk:
 
     def pin(self, node: int, pinned: bool) -> None:
         """Have a node of the cache evicted last, or no longer."""
-        if self._engine is not None and self.ready is not None and not self.failed:
+        if self._engine is not None and self.works:
             self._engine.pin(node, pinned)
 
     def close(self, timeout: float) -> bool:
