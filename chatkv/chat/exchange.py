@@ -6,13 +6,13 @@ What is read was written by others: whatever is in it, it gives sessions or one 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from chatkv.chat.errors import ChatError
 from chatkv.chat.tree import Conversation, Role, clean_name
+from chatkv.files import write_whole
 from chatkv.text import one_line, printable
 
 FORMATS = ("md", "json")
@@ -79,12 +79,10 @@ def export_to(conv: Conversation, kind: str, path: Path) -> None:
     """
     text = export(conv, kind)
     name = one_line(str(path), 200)
-    part = path.with_name(path.name + ".part")
     try:
         if path.exists():
             raise ChatError(f"{name} is there already; choose another name")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
+        write_whole(path, text, private=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ChatError(f"can't write {name}: {reason}") from error

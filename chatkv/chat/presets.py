@@ -10,6 +10,7 @@ from pathlib import Path
 
 from chatkv.chat.errors import ChatError
 from chatkv.chat.settings import Settings, checked, describe
+from chatkv.files import write_whole
 from chatkv.text import one_line, printable
 
 NAME = re.compile(r"[\w-]{1,40}")
@@ -86,7 +87,7 @@ def save_preset(folder: Path, preset: Preset) -> Path:
     path = folder / f"{preset.name}.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_whole(path, "\n".join(lines) + "\n", private=True)
     except OSError as error:
         raise ChatError(f"can't save the preset {path}: {error.strerror or error}") from error
     return path

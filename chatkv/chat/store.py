@@ -11,7 +11,6 @@ A store belongs to one thread.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
@@ -25,6 +24,7 @@ from chatkv.chat.reader import Problem, file_name, read
 from chatkv.chat.records import Record, dump, encode, message_record
 from chatkv.chat.settings import Settings
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
+from chatkv.files import write_whole
 from chatkv.paths import packaged
 from chatkv.text import one_line
 
@@ -247,23 +247,7 @@ def _append(path: Path, records: Iterable[Record]) -> None:
 def _write_whole(path: Path, records: Iterable[Record]) -> None:
     """Write a new file that is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(b"".join(map(encode, records)))
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    # The name itself survives a power cut only once the folder is on disk too.
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_whole(path, b"".join(map(encode, records)), private=True)
 
 
 def _cannot(what: str, path: Path, error: OSError) -> ChatError:

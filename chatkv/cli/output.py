@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from chatkv.files import write_whole
 from chatkv.text import one_line
 
 _PIPED_WIDTH = 240
@@ -87,6 +88,4 @@ def write_json(path: Path, data: Any) -> None:
     if str(path) == "-":
         sys.stdout.write(text)
         return
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, text)

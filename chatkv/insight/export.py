@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chatkv.errors import UsageError
 from chatkv.insight.render import render_text
-from chatkv.insight.snapshot import Snapshot, write_whole
+from chatkv.insight.snapshot import Snapshot, write_snapshot
 from chatkv.insight.svg import render_svg
 
 FORMATS: dict[str, Callable[[Snapshot], str]] = {
@@ -27,4 +27,4 @@ def export_snapshot(snapshot: Snapshot, format: str) -> str:
 
 def save_snapshot(snapshot: Snapshot, path: Path, format: str) -> None:
     """``export_snapshot`` into a file, as a whole or not at all. Raises UsageError, SnapshotError."""
-    write_whole(path, export_snapshot(snapshot, format))
+    write_snapshot(path, export_snapshot(snapshot, format))

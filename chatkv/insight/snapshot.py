@@ -8,9 +8,7 @@ fields it does not know.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -18,6 +16,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from chatkv.errors import ChatkvError
+from chatkv.files import write_whole
 from chatkv.insight import snapshot_records as records
 from chatkv.insight.codec import FieldError, decode, encode
 from chatkv.insight.consistency import inconsistency
@@ -143,22 +142,15 @@ class Snapshot:
         return cls.from_json(text, str(path))
 
     def save(self, path: Path) -> None:
-        """Write the file as a whole or not at all. Raises SnapshotError."""
-        write_whole(path, self.to_json())
+        """Write the file as a whole or not at all, for the person's own eyes. Raises SnapshotError."""
+        write_snapshot(path, self.to_json())
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` beside ``path``, then put it in its place. Raises SnapshotError."""
-    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+def write_snapshot(path: Path, text: str) -> None:
+    """A snapshot in some format, whole or not at all. Raises SnapshotError."""
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        write_whole(path, text, private=True)  # it holds what was said
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise SnapshotError(f"{path} can't be written: {error.strerror}") from None
 
 

@@ -21,6 +21,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.remembered import Remembered
 from chatkv.tui.themes import DEFAULT_THEME
 
 CLOSE_S = 0.3
@@ -140,6 +141,7 @@ def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str
         sampling=sampling,
         theme=theme or DEFAULT_THEME,
         pictures=data_dir() / "snapshots",
+        remembered=Remembered(data_dir() / "screen.json"),
     )
     app.run()
     code = app.return_code or 0

@@ -20,6 +20,7 @@ from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.main_screen import MainScreen
 from chatkv.tui.pastes import take_pastes_whole
+from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themes import DEFAULT_THEME, KV_DEFAULTS, load_themes
@@ -44,11 +45,13 @@ class SpineApp(App[None]):
         theme: str = DEFAULT_THEME,
         pictures: Path | None = None,
         system: str | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
         super().__init__()
         read_alt_keys()
         take_pastes_whole()
         self._engine = engine
+        self.remembered = remembered or Remembered()
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
         self.desk.returned = self._give_back
