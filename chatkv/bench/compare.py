@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
@@ -73,10 +73,12 @@ def compare(
     rounds: int,
     progress: Callable[[str, int, int], None],
     seed: int = 0,
+    pythons: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Measure every case with every peer of ``names`` in turn, ``rounds`` times after one uncounted round.
 
-    Every round has prompts of its own (random ids below ``vocabulary``). Raises ChatkvError.
+    Every round has prompts of its own (random ids below ``vocabulary``). ``pythons``: interpreters of
+    engines that are not installed for ours. Raises ChatkvError.
     """
     out = Comparison(figures={case.title: {} for case in CASES})
     rng = np.random.default_rng(seed)
@@ -84,7 +86,7 @@ def compare(
         peers = []
         for name in names:
             progress(f"loading {name}", 0, 0)
-            peer = PeerProcess(name, setup)
+            peer = PeerProcess(name, setup, (pythons or {}).get(name))
             stack.callback(peer.close)
             peers.append(peer)
             out.about[name] = peer.about

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -18,7 +20,7 @@ from chatkv.errors import UsageError
 if TYPE_CHECKING:
     from chatkv.bench.compare import Comparison
 
-OTHERS = ("transformers", "llama.cpp")
+OTHERS = ("transformers", "llama.cpp", "vllm")
 _BAR = 40
 
 
@@ -27,6 +29,12 @@ def compare(
     others: Annotated[
         str, typer.Option("--with", metavar=",".join(OTHERS), help="Which engines to run beside ours.")
     ] = ",".join(OTHERS),
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENGINE=PYTHON", help="The interpreter an engine is installed for, where it is not ours."
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Passes, in turn; medians are shown.")] = 3,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="For each engine.")] = 2,
     quality: Annotated[
@@ -50,13 +58,14 @@ def compare(
     from chatkv.model.config import DecoderConfig
 
     check_json(json_out)
+    pythons = _pythons(python or ())
     names = ["chatkv"]
     for name in filter(None, (part.strip() for part in others.split(","))):
         if name not in OTHERS:
             raise UsageError(f"--with must name some of {', '.join(OTHERS)}, got {name!r}")
         if name in names:
             continue
-        if installed(name):
+        if installed(name, pythons.get(name)):
             names.append(name)
         else:
             typer.echo(f"chatkv: {name} is not installed, it is left out; {PEERS[name].install}", err=True)
@@ -69,7 +78,7 @@ def compare(
     setup = Setup(str(folder), None if gguf is None else str(gguf), threads, MAX_TOKENS, BATCH)
     kls: dict[str, float] = {}
     with progress_bar() as advance:
-        found = run(names, setup, DecoderConfig.load(folder).vocab, rounds, advance)
+        found = run(names, setup, DecoderConfig.load(folder).vocab, rounds, advance, pythons=pythons)
         if quality:
             from chatkv.bench.quality import mean_kl
 
@@ -83,6 +92,21 @@ def compare(
         _show(found)
         for dtype, kl in kls.items():
             print(f"mean KL of the next token from fp32, {dtype}: {kl:.4f}")
+
+
+def _pythons(given: Iterable[str]) -> dict[str, str]:
+    """``ENGINE=PYTHON`` → {engine: path}. Raises UsageError."""
+    out = {}
+    for part in given:
+        name, equals, path = part.partition("=")
+        if not equals or name not in OTHERS:
+            raise UsageError(
+                f"--python must be ENGINE=PYTHON, the engine one of {', '.join(OTHERS)}; got {part!r}"
+            )
+        out[name] = os.path.expanduser(path)
+        if not os.access(out[name], os.X_OK) or os.path.isdir(out[name]):
+            raise UsageError(f"--python {name}: {path!r} is no program")
+    return out
 
 
 def _gguf(folder: Path) -> Path | None:

