@@ -188,4 +188,5 @@ def test_json_is_the_file_and_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown format 'png': choose one of json, svg, text"):
         export_snapshot(snapshot, "png")
     save_snapshot(replace(snapshot, sessions=(SessionName("b", "雪"),)), tmp_path / "a.svg", "svg")
+    assert (tmp_path / "a.svg").stat().st_mode & 0o777 == 0o600  # it holds what was said
     assert "雪" in (tmp_path / "a.svg").read_text(encoding="utf-8")
