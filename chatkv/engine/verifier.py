@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
+from chatkv.engine.config import EngineError
 from chatkv.engine.messages import Verified
 from chatkv.engine.runner import Runner
 from chatkv.engine.verify import Answer, Verification, unverified
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 ANSWERS_KEPT = 256
 """Finished answers that can still be verified."""
+MAX_ASKED = 64
+"""Answers in line: each holds its tokens, and with --verify busy people ask faster than this computes."""
 BUSY_BUDGET = 64
 """Tokens a slice may compute while people wait for answers."""
 
@@ -48,13 +51,19 @@ class Verifier:
             self._answers.popitem(last=False)
 
     def ask(self, request: int) -> None:
-        """Verify ``request``; ``Verified`` follows, whatever comes of it."""
+        """Verify ``request``; ``Verified`` follows, whatever comes of it; one for all that ask meanwhile."""
+        if any(asked.request == request for asked in self._asked):
+            return
         answer = self._answers.get(request)
         if answer is None:
             why = (
                 "only answers that are over can be, and the latest of them: ask again and verify the new one"
             )
             self._told(unverified(request, "", why))
+            return
+        if len(self._asked) >= MAX_ASKED:
+            why = f"{MAX_ASKED} answers are in line already: ask again when they are done"
+            self._told(unverified(request, answer.session, why))
             return
         self._asked.append(answer)
 
@@ -74,6 +83,8 @@ class Verifier:
         except StopIteration:
             assert self._job is not None
             self._end(self._job[0].result)
+        except EngineError as error:
+            self._end(unverified(self._asked[0].request, self._asked[0].session, str(error)))
         except Exception as error:
             answer = self._asked[0]
             logger.exception("request %d could not be verified", answer.request)

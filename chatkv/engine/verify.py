@@ -20,8 +20,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from chatkv.engine.config import EngineError
 from chatkv.engine.messages import Differing, Verified
 from chatkv.engine.runner import Part, Runner
+from chatkv.engine.sizing import free_memory
 from chatkv.kvcache.cache import KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.text import one_line
@@ -51,7 +53,10 @@ class Verification:
         piece: Callable[[int], str],
         budget: Callable[[], int],
     ) -> None:
-        """Copies what ``cache`` holds of ``answer`` now. ``budget``: the tokens of the next forward."""
+        """Copies what ``cache`` holds of ``answer`` now. ``budget``: the tokens of the next forward.
+
+        Raises EngineError where its own KV, two contexts' worth, does not fit in memory.
+        """
         self._answer, self._runner, self._piece, self._budget = answer, runner, piece, budget
         self._ids = answer.tokens[:-1]  # the last one's logits chose nothing, nor has it KV
         self._first = answer.prompt_tokens - 1
@@ -60,6 +65,10 @@ class Verification:
         self._cold = np.arange(blocks, dtype=np.int32)
         self._warm = self._cold + blocks
         self._single = np.arange(2 * blocks, 2 * blocks + WIDTH, dtype=np.int32)
+        need = (2 * blocks + WIDTH) * runner.decoder.bytes_per_block(runner.block_size)
+        if need > (free := free_memory()):
+            # A system short of memory would rather end the process than refuse.
+            raise EngineError(f"it takes {need >> 20} MiB of memory, and {free >> 20} MiB are free")
         self._kv = runner.decoder.new_kv(2 * blocks + WIDTH, runner.block_size)
         with torch.inference_mode():
             self._kv[:, blocks : blocks + len(held)] = runner.kv[:, held.astype(np.int64)]

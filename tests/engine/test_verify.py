@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from chatkv.engine import verifier
+from chatkv.engine import verify as verification
 from chatkv.engine.messages import Verified
 from chatkv.model.decoder import Decoder
 from tests.engine.conftest import Tiny
@@ -140,3 +141,30 @@ def test_rounding_is_named_where_there_is_some(tiny_llama: Tiny) -> None:
     for dtype, named in ((torch.bfloat16, True), (torch.float32, False)):
         rig = Rig(Decoder.load(tiny_llama.folder, dtype))
         assert ("--dtype fp32" in verify(rig, rig.answer(PROMPT, max_tokens=3).request).message) is named
+
+
+def test_memory_that_is_not_there_is_not_taken(tiny_llama: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tiny_llama.decoder)
+    done = rig.answer(PROMPT, max_tokens=3)
+    monkeypatch.setattr(verification, "free_memory", lambda: 1000)
+    found = verify(rig, done.request)
+    assert found.positions == 0
+    assert "MiB are free" in found.message
+    assert "EngineError" not in found.message
+
+
+def test_the_line_is_bounded_and_holds_an_answer_once(
+    tiny_llama: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifier, "MAX_ASKED", 2)
+    rig = Rig(tiny_llama.decoder)
+    done = [rig.answer(PROMPT, max_tokens=2).request for _ in range(3)]
+    for request in (done[0], done[0], done[1], done[0], done[2]):
+        rig.core.verify(request)
+    rig.take()
+    rig.run()
+    told = {found.request: found for found in rig.verified}
+    assert [found.request for found in rig.verified] == [done[2], done[0], done[1]]
+    assert "in line" in told[done[2]].message
+    assert told[done[0]].positions == told[done[1]].positions == 2
+    assert verify(rig, done[2]).positions == 2
