@@ -53,7 +53,7 @@ clean:
 
 $(INSTALLED): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv into $(VENV) (torch is large: this can take a few minutes) ...'
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[web]'
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml $(KERNELS) $(BIN)/pip

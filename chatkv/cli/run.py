@@ -19,10 +19,12 @@ from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, GRAINS, MAX_BLOCK_S
 from chatkv.errors import UsageError
 from chatkv.kvcache.eviction import STRATEGIES
 from chatkv.scheduler.names import ADMISSIONS, POLICIES
+from chatkv.web import talks_to_browser
 
 _DEFAULT = EngineConfig()
 _MEMORY = "Memory"
 _QUEUE = "Queue"
+_BROWSER = "Browser"
 
 
 def run(
@@ -121,6 +123,22 @@ def run(
     max_tokens: options.MaxTokens = 512,
     seed: options.Seed = None,
     verify: options.Verify = False,
+    web: Annotated[
+        bool,
+        typer.Option(
+            "--web", help="Show it in a browser instead; prints the address.", rich_help_panel=_BROWSER
+        ),
+    ] = False,
+    web_host: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST", help="Who may come: 127.0.0.1, this machine alone.", rich_help_panel=_BROWSER
+        ),
+    ] = None,
+    web_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Its port; default: a free one.", rich_help_panel=_BROWSER),
+    ] = None,
 ) -> None:
     """Open the chat, with the radix tree and the block table beside it."""
     from chatkv.chat.store import SessionStore
@@ -160,12 +178,21 @@ def run(
     )
     check_model(model)
     _check_theme(theme)
-    if not _is_terminal():
+    if (web_host is not None or web_port is not None) and not web:
+        raise UsageError("--web-host and --web-port need --web")
+    in_browser = talks_to_browser()
+    if not web and not in_browser and not _is_terminal():
         raise UsageError(
-            "chatkv run needs a terminal as stdin, stdout and stderr; without one there is chatkv bench"
+            "chatkv run needs a terminal as stdin, stdout and stderr; without one: --web, or chatkv bench"
         )
     folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
     SessionStore(folder).check_writable()
+
+    if web and not in_browser:
+        from chatkv.web.serve import serve
+
+        # The app runs as this very command; its driver tells it that it is in the browser.
+        raise typer.Exit(serve([sys.executable, *sys.orig_argv[1:]], web_host or "127.0.0.1", web_port or 0))
 
     _log_to_file()
     from chatkv.tui.app import run as open_chat

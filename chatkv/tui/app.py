@@ -95,7 +95,6 @@ class ChatkvApp(CommandsApp):
             ("Stop all answers", "in every session", self.action_stop_all),
             ("Clear the cache", "forget every cached prefix", self.action_clear_cache),
             ("Pause or go on with the picture", "space · the engine goes on", main.action_freeze),
-            ("Captions", "n · what has just happened, in a sentence; or none", main.action_captions),
             ("Export the picture", "x · JSON and SVG", self.action_export),
             ("Zoom the pane", "z", main.action_zoom),
             ("Theme", "choose the colours", self.action_change_theme),

@@ -118,3 +118,73 @@ def test_sampling_that_can_not_work_is_one_line(
     assert option in error
     assert error.count("\n") == 1
     assert opened == []
+
+
+@pytest.fixture
+def served(opened: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What was served to browsers; there is no terminal."""
+    serve = importlib.import_module("chatkv.web.serve")
+    calls: list[tuple[Any, ...]] = []
+
+    def record(*arguments: Any) -> int:
+        calls.append(arguments)
+        return 0
+
+    monkeypatch.setattr(serve, "serve", record)
+    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: False)
+    monkeypatch.setattr(sys, "orig_argv", ["/python", "-I", "/bin/chatkv", "run", "--web", "--stop", "a; b"])
+    return calls
+
+
+def test_web_runs_this_very_command_for_this_machine_alone(
+    opened: list[tuple[Any, ...]], served: list[tuple[Any, ...]]
+) -> None:
+    command = [sys.executable, "-I", "/bin/chatkv", "run", "--web", "--stop", "a; b"]
+    assert invoke(["run", "--web"]) == 0
+    assert invoke(["run", "--web", "--web-host", "0.0.0.0", "--web-port", "80"]) == 0
+    assert served == [(command, "127.0.0.1", 0), (command, "0.0.0.0", 80)]
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    "line", ["--web-port 80", "--web-host ::1", "--web --web-port 65536", "--web --theme none-such"]
+)
+def test_web_options_that_can_not_work_are_one_line(
+    opened: list[tuple[Any, ...]],
+    served: list[tuple[Any, ...]],
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert invoke(["run", *line.split()]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not opened
+    assert not served
+
+
+class Stream:
+    def __init__(self, terminal: bool) -> None:
+        self.isatty = lambda: terminal
+
+
+@pytest.mark.parametrize(
+    "driver", ["chatkv.tui.web_driver:BrowserDriver", "textual.drivers.web_driver:WebDriver"]
+)
+def test_the_process_that_draws_for_a_browser_needs_no_terminal_but_pipes(
+    opened: list[tuple[Any, ...]],
+    served: list[tuple[Any, ...]],
+    driver: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TEXTUAL_DRIVER", driver)
+    for stream in (Stream(True), None):
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert invoke(["run", "--web"]) == 2
+        assert "unset it" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", Stream(False))
+    assert invoke(["run", "--web"]) == 7
+    assert len(opened) == 1
+    assert served == []
+    # Any other driver is no reason to draw into a pipe.
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.linux_driver:LinuxDriver")
+    assert invoke(["run"]) == 2

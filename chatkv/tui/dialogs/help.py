@@ -64,7 +64,6 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("/", "in the tree and the events: filter by text, session, state; esc shows all"),
             ("o", "in the tree: order by recency, size, hits, as it came"),
             ("d", "in the block map: one cell for many blocks, or one for each"),
-            ("n", "captions: a line that says what has just happened, or none"),
             ("space", "freeze the picture; the engine goes on, nothing is lost"),
             ("x", "export the picture as JSON and SVG"),
         ),
