@@ -1,6 +1,6 @@
-"""Paged attention on CPUs: decode by a compiled kernel over the block table, prefill in torch.
+"""Paged attention on CPUs by compiled kernels over the block table; prefill in fp32 stays with torch.
 
-The kernel reads the blocks where they lie (vLLM's PagedAttention, arXiv 2309.06180), in parts of the
+The decode kernel reads the blocks where they lie (vLLM's PagedAttention, arXiv 2309.06180), in parts of the
 context that are joined at the end (Flash-Decoding), so that one request keeps all cores busy.
 """
 
@@ -14,13 +14,15 @@ import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
-from chatkv.attention.torch_backend import TorchBackend
-from chatkv.native.library import DecodePlan, Kernels
+from chatkv.attention.torch_backend import Prefill, TorchBackend
+from chatkv.native.library import DecodePlan, Kernels, PrefillPlan
 
 PART = 256
 """Tokens of context a part has about: below, waking a thread costs more than it saves."""
 HEAD_MULTIPLE = 16
 """The kernels work on whole vectors: head_dim must be a multiple of this."""
+PREFILL_HEAD_MULTIPLE = 32
+"""The prefill kernel multiplies bf16 in pairs; where head_dim doesn't fit, torch serves."""
 
 _Int32 = npt.NDArray[np.int32]
 
@@ -49,6 +51,7 @@ class NativeBackend(TorchBackend):
         self._parts: _Parts | None = None
         self._plan: DecodePlan | None = None
         self._partial = np.zeros(0, dtype=np.float32)
+        self._packed = torch.empty(0, dtype=torch.int32)
 
     def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
         lengths = batch.kv_lens[which]
@@ -81,17 +84,34 @@ class NativeBackend(TorchBackend):
         q = q.contiguous()
         self._kernels.paged_decode(ctypes.addressof(self._plan), q.data_ptr(), kv.data_ptr(), out.data_ptr())
 
+    def _run_prefill(self, q: torch.Tensor, kv: torch.Tensor, plan: Prefill, out: torch.Tensor) -> None:
+        _, heads, head_dim = q.shape
+        kernel, kv_heads = self._kernels.paged_prefill, kv.shape[3]
+        if kernel is None or head_dim % PREFILL_HEAD_MULTIPLE:
+            super()._run_prefill(q, kv, plan, out)
+            return
+        self._check(q, kv)
+        needed = kv_heads * -(-plan.length // 32) * 32 * head_dim
+        if len(self._packed) < needed:
+            self._packed = torch.empty(needed, dtype=torch.int32)
+        q = q.contiguous()
+        sizes = PrefillPlan(
+            plan.blocks.ctypes.data,
+            self._packed.data_ptr(),
+            len(q),
+            plan.length,
+            heads,
+            kv_heads,
+            head_dim,
+            kv.shape[2],
+        )
+        kernel(ctypes.addressof(sizes), q.data_ptr(), kv.data_ptr(), out.data_ptr())
+
     def _describe(self, q: torch.Tensor, kv: torch.Tensor) -> DecodePlan:
         assert self._parts is not None
         _, heads, head_dim = q.shape
         kv_heads = kv.shape[3]
-        if head_dim % HEAD_MULTIPLE or heads % kv_heads or {q.dtype, kv.dtype} != {self._kernels.dtype}:
-            raise ValueError(
-                f"the native kernels need head_dim in multiples of {HEAD_MULTIPLE}, whole groups of heads "
-                f"and {self._kernels.dtype}, got {head_dim}, {heads}/{kv_heads}, {q.dtype} and {kv.dtype}"
-            )
-        if not kv.is_contiguous():
-            raise ValueError("the native kernels need contiguous KV")
+        self._check(q, kv)
         arrays = self._parts
         parts = len(arrays.part_request)
         needed = parts * heads * (head_dim + 2)
@@ -107,3 +127,14 @@ class NativeBackend(TorchBackend):
             head_dim,
             kv.shape[2],
         )
+
+    def _check(self, q: torch.Tensor, kv: torch.Tensor) -> None:
+        """Raise ValueError where the kernels would read garbage."""
+        _, heads, head_dim = q.shape
+        if head_dim % HEAD_MULTIPLE or heads % kv.shape[3] or {q.dtype, kv.dtype} != {self._kernels.dtype}:
+            raise ValueError(
+                f"the native kernels need head_dim in multiples of {HEAD_MULTIPLE}, whole groups of heads "
+                f"and {self._kernels.dtype}, got {head_dim}, {heads}/{kv.shape[3]}, {q.dtype} and {kv.dtype}"
+            )
+        if not kv.is_contiguous():
+            raise ValueError("the native kernels need contiguous KV")

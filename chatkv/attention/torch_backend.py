@@ -36,12 +36,14 @@ class _Decode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefill:
+class Prefill:
     """A request with several query rows: ``start:stop`` of the batch."""
 
     start: int
     stop: int
+    blocks: npt.NDArray[np.int32]
     pages: torch.Tensor
+    """As ``_Decode.pages``."""
     length: int
 
 
@@ -56,7 +58,7 @@ class TorchBackend(AttentionBackend):
         self._checked_blocks = 0
         self._decoding = False
         self._decode: _Decode | None = None
-        self._prefills: list[_Prefill] = []
+        self._prefills: list[Prefill] = []
         self._causal = torch.ones(TILE, TILE, dtype=torch.bool, device=self._device).triu_(1)
 
     def plan(self, batch: PagedBatch) -> None:
@@ -71,9 +73,10 @@ class TorchBackend(AttentionBackend):
         if self._decoding:
             self._plan_decode(batch, decoding)
         self._prefills = [
-            _Prefill(
+            Prefill(
                 start=int(batch.qo_indptr[b]),
                 stop=int(batch.qo_indptr[b + 1]),
+                blocks=_blocks(batch, int(b)),
                 pages=self._pages(_blocks(batch, int(b))),
                 length=int(batch.kv_lens[b]),
             )
@@ -98,9 +101,8 @@ class TorchBackend(AttentionBackend):
         if self._decoding:
             self._run_decode(q, kv, out)
         for request in self._prefills:
-            _prefill(
-                q[request.start : request.stop], kv, request, self._causal, out[request.start : request.stop]
-            )
+            rows = slice(request.start, request.stop)
+            self._run_prefill(q[rows], kv, request, out[rows])
         return out
 
     def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
@@ -128,6 +130,10 @@ class TorchBackend(AttentionBackend):
             out.copy_(_decode(q, kv, plan))
         else:
             out.index_copy_(0, plan.rows, _decode(q.index_select(0, plan.rows), kv, plan))
+
+    def _run_prefill(self, q: torch.Tensor, kv: torch.Tensor, plan: Prefill, out: torch.Tensor) -> None:
+        """Fill ``out``, the rows of one request with several query rows."""
+        _prefill(q, kv, plan, self._causal, out)
 
     def _pages(self, blocks: npt.NDArray[np.int32]) -> torch.Tensor:
         pages = blocks.astype(np.int64) * 2
@@ -159,7 +165,7 @@ def _decode(q: torch.Tensor, kv: torch.Tensor, plan: _Decode) -> torch.Tensor:
 
 
 def _prefill(
-    q: torch.Tensor, kv: torch.Tensor, plan: _Prefill, causal: torch.Tensor, out: torch.Tensor
+    q: torch.Tensor, kv: torch.Tensor, plan: Prefill, causal: torch.Tensor, out: torch.Tensor
 ) -> None:
     """Fill ``out`` ``[rows, heads, head_dim]`` tile by tile, the group's heads folded into the rows."""
     rows, heads, head_dim = q.shape

@@ -6,9 +6,19 @@
  */
 #include <stddef.h>
 #include "vectors.h"
+#include "prefill.h"
 
 /* Must grow with every change of a signature or of Decode (library.py's ABI). */
-int chatkv_abi(void) { return 1; }
+int chatkv_abi(void) { return 2; }
+
+/* Whether this process may use what the library was compiled for, beyond what CPU flags say. */
+int chatkv_granted(void) {
+#ifdef __AMX_BF16__
+    return tiles_granted();
+#else
+    return 1;
+#endif
+}
 
 /* A step's decode requests: those with one query row. Same arrays as attention/base.py's PagedBatch. */
 typedef struct {

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-ABI = 1
+ABI = 2
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
 
@@ -41,6 +41,16 @@ class DecodePlan(ctypes.Structure):
     )
 
 
+class PrefillPlan(ctypes.Structure):
+    """``Prefill`` of prefill.h."""
+
+    _fields_ = (
+        ("blocks", c_void_p),
+        ("packed", c_void_p),
+        *((name, c_int32) for name in ("rows", "length", "heads", "kv_heads", "head_dim", "block_size")),
+    )
+
+
 class Kernels:
     """The functions for one dtype; ``variant`` names the instruction set they were built for."""
 
@@ -52,6 +62,10 @@ class Kernels:
             function.argtypes = arguments
             function.restype = None
             setattr(self, name, function)
+        self.paged_prefill = None
+        if dtype == torch.bfloat16:
+            self.paged_prefill = library.paged_prefill
+            self.paged_prefill.argtypes, self.paged_prefill.restype = [c_void_p] * 4, None
 
     add_norm: Any
     gated: Any
@@ -78,23 +92,45 @@ def why_not() -> str | None:
 def _library() -> tuple[ctypes.CDLL, str] | str:
     if os.environ.get("CHATKV_NATIVE") == "0":
         return "switched off by CHATKV_NATIVE=0"
-    variant = _variant()
-    if variant is None:
+    wanted = _variants()
+    if not wanted:
         return f"this CPU ({torch.backends.cpu.get_cpu_capability()}) has no instructions they are built for"
+    # The better ones are missing where the compiler was too old for them.
+    problem = ""
+    for variant in wanted:
+        library = _open(variant)
+        if not isinstance(library, str):
+            return library, variant
+        problem = library
+    return problem
+
+
+def _open(variant: str) -> ctypes.CDLL | str:
+    """The library ``variant``, or why it can't be used."""
     path = HERE / f"kernels-{variant}.so"
     if not path.is_file():
         return "not built: install chatkv where there is a C compiler (gcc or clang)"
     try:
         library = ctypes.CDLL(str(path))
         version = library.chatkv_abi()
+        granted = version == ABI and library.chatkv_granted()
     except (OSError, AttributeError) as error:
         return f"{path.name} can't be loaded ({error}): install chatkv again"
     if version != ABI:
         return f"{path.name} is from another version of chatkv: install chatkv again"
-    return library, variant
+    return library if granted else f"{path.name} needs what this system does not grant"
 
 
-def _variant() -> str | None:
+def _variants() -> list[str]:
+    """Names of the libraries that this CPU can run, the best first."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
-        return "base"
-    return {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}.get(torch.backends.cpu.get_cpu_capability())
+        return ["base"]
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability != "AVX512":
+        return ["x86-64-v3"] if capability == "AVX2" else []
+    found = ["x86-64-v4"]
+    if torch.cpu._is_avx512_bf16_supported() and torch.cpu._is_vnni_supported():
+        found.insert(0, "x86-64-v4-bf16")
+        if torch.cpu._is_amx_tile_supported():
+            found.insert(0, "x86-64-v4-amx")
+    return found

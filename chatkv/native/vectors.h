@@ -2,6 +2,9 @@
 #pragma once
 #include <stdint.h>
 #include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 #define BYTES 64
@@ -43,8 +46,12 @@ INLINE vfloat load_bf16(const bf16 *p) {
 }
 
 INLINE void store_bf16(bf16 *p, vfloat x) {
+#ifdef __AVX512BF16__
+    __m256bh half = _mm512_cvtneps_pbh((__m512)x);
+#else
     vword bits = (vword)x;
     vhalf half = __builtin_convertvector((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, vhalf);
+#endif
     memcpy(p, &half, sizeof half);
 }
 

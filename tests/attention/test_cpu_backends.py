@@ -13,7 +13,7 @@ from chatkv.attention.base import AttentionBackend
 from chatkv.attention.native_backend import PART, NativeBackend
 from chatkv.attention.torch_backend import TILE, TorchBackend
 from tests.attention.batches import Case, dense_attention, paged_batch, random_case
-from tests.native.kernels import native
+from tests.native.kernels import native, variants
 
 Make = Callable[[torch.dtype], AttentionBackend]
 
@@ -83,6 +83,15 @@ def test_paged_equals_dense(
 )
 def test_tiles_and_mixed_batches(make: Make, lens: list[tuple[int, int]], dtype: torch.dtype) -> None:
     assert_equals_dense(make, random_case(lens, 16, 3, 3, 64, dtype, 0))
+
+
+@pytest.mark.parametrize("heads", [(3, 3, 64), (1, 8, 128), (2, 7, 32), (2, 1, 96), (2, 2, 80)])
+def test_prefill_on_every_instruction_set(heads: tuple[int, int, int]) -> None:
+    lens = [(2, 2), (300, 700), (1, 40), (33, 33), (30, 257)]
+    for kernels in variants(torch.bfloat16):
+        for block_size in (16, 5):
+            case = random_case(lens, block_size, *heads, torch.bfloat16, 0)
+            assert_equals_dense(lambda _, own=kernels: NativeBackend(own), case)  # type: ignore[misc]
 
 
 def test_a_prompt_in_chunks_gives_the_rows_of_the_whole(make: Make) -> None:
@@ -169,6 +178,11 @@ def test_parts_of_a_long_context_are_joined(make: Make) -> None:
 def test_scores_far_apart_neither_overflow_nor_vanish(make: Make) -> None:
     case = random_case([(1, 300)], 16, 1, 1, 16, torch.float32, 8)
     assert_equals_dense(make, replace(case, q=case.q * 100))
+
+
+def test_the_prefill_kernel_keeps_scores_far_apart() -> None:
+    case = random_case([(70, 600)], 16, 1, 1, 64, torch.bfloat16, 8)
+    assert_equals_dense(native_backend, replace(case, q=case.q * 100))
 
 
 def test_the_native_kernel_refuses_what_it_can_not_read() -> None:

@@ -82,7 +82,7 @@ def test_a_library_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatc
 def test_without_a_library_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(library, "HERE", tmp_path)
     assert "compiler" in str(library._library.__wrapped__())
-    for name in ("x86-64-v4", "x86-64-v3", "base"):
+    for name in (*build.VARIANTS, "base"):
         (tmp_path / f"kernels-{name}.so").write_bytes(b"no library")
     assert "install chatkv again" in str(library._library.__wrapped__())
     monkeypatch.setenv("CHATKV_NATIVE", "0")
