@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 BIDI_CONTROLS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Code points that reorder what is around them, so that a text reads as something it is not."""
@@ -33,3 +34,11 @@ def one_line(text: str, limit: int = 60) -> str:
     if len(line) > limit or (len(text) > limit * 8 + 64 and len(line) == limit):
         return line[: limit - 1].rstrip() + "…"
     return line
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the one of ``known`` nearest to ``word``; empty where none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), 1, 0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""

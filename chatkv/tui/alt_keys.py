@@ -1,4 +1,4 @@
-"""alt+1 … alt+9 and alt+enter in terminals without the kitty keyboard protocol (tmux, xterm, screen).
+"""alt and a key in terminals without the kitty keyboard protocol (tmux, xterm, screen).
 
 They send escape and the key. Textual reads escape and a digit as what option and the digit types on
 a Mac (``¡`` for 1), and escape and enter as enter, so a person who wants a new line would send.
@@ -6,31 +6,24 @@ a Mac (``¡`` for 1), and escape and enter as enter, so a person who wants a new
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import cast
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import Keys
 
+from chatkv.tui.keys.current import character
 
-class _AltKey(Enum):
-    """Named as Textual names them in terminals that have the protocol."""
-
-    ALT_ENTER = "alt+enter"
-    ALT_1 = "alt+1"
-    ALT_2 = "alt+2"
-    ALT_3 = "alt+3"
-    ALT_4 = "alt+4"
-    ALT_5 = "alt+5"
-    ALT_6 = "alt+6"
-    ALT_7 = "alt+7"
-    ALT_8 = "alt+8"
-    ALT_9 = "alt+9"
+_SENT = {"enter": "\r", "tab": "\t", "space": " ", "backspace": "\x7f"}
 
 
-def read_alt_keys() -> None:
-    """Have Textual read them as such, in this process."""
+def read_alt_keys(keys: Iterable[str]) -> None:
+    """Have Textual read those of ``keys`` that are alt and one key, under their names, in this process."""
     table = cast(dict[str, tuple[Keys, ...]], ANSI_SEQUENCES_KEYS)
-    for key in _AltKey:
-        last = key.value.removeprefix("alt+").replace("enter", "\r")
-        table["\x1b" + last] = (cast(Keys, key),)
+    for key in keys:
+        last = key.removeprefix("alt+")
+        sent = _SENT.get(last) or character(last)
+        if last != key and sent is not None and len(sent) == 1 and sent not in "[O":
+            # Those two begin other sequences. Textual asks for no more than the name.
+            table["\x1b" + sent] = (cast(Keys, SimpleNamespace(value=key)),)

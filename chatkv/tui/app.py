@@ -21,6 +21,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.keys.current import fill, hint
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.themes import DEFAULT_THEME
 
@@ -78,31 +79,35 @@ class ChatkvApp(CommandsApp):
             return
         main = self.main
         commands: tuple[tuple[str, str, Callable[[], object]], ...] = (
-            ("New session", "ctrl+n", self.action_new),
-            ("Sessions", "ctrl+s · filter, open, rename, delete", self.action_sessions),
-            ("Search all sessions", "ctrl+f · what was said anywhere", self.action_search),
-            ("Fork this session", "ctrl+o · at any message, with its cost", self.action_fork),
-            ("Verify the last answer", "v in the chat · against a run without the cache", self.action_verify),
-            ("Rename this session", "f2", self.action_rename),
+            ("New session", "{new}", self.action_new),
+            ("Sessions", "{sessions} · filter, open, rename, delete", self.action_sessions),
+            ("Search all sessions", "{search} · what was said anywhere", self.action_search),
+            ("Fork this session", "{fork} · at any message, with its cost", self.action_fork),
+            (
+                "Verify the last answer",
+                "{chat.verify} in the chat · against a run without the cache",
+                self.action_verify,
+            ),
+            ("Rename this session", "{rename}", self.action_rename),
             ("System prompt", "what the model is told before everything else", self.action_system),
             ("Delete this session", "asks first", self.action_delete),
             ("Undo delete", "bring back the session deleted last", self.action_undelete),
-            ("Answer again", "ctrl+r", self.action_regenerate),
-            ("Edit the last question", "e in the chat", self.action_edit),
-            ("Copy the last answer", "y in the chat", self.action_copy_answer),
-            ("Copy a code block", "c in the chat", self.action_copy_code),
-            ("Sort the list of sessions", "o in the list", self.action_sort_sessions),
+            ("Answer again", "{again}", self.action_regenerate),
+            ("Edit the last question", "{chat.edit} in the chat", self.action_edit),
+            ("Copy the last answer", "{chat.copy} in the chat", self.action_copy_answer),
+            ("Copy a code block", "{chat.copy_code} in the chat", self.action_copy_code),
+            ("Sort the list of sessions", "{pane.sort} in the list", self.action_sort_sessions),
             ("Stop all answers", "in every session", self.action_stop_all),
             ("Clear the cache", "forget every cached prefix", self.action_clear_cache),
-            ("Pause or go on with the picture", "space · the engine goes on", main.action_freeze),
-            ("Export the picture", "x · JSON and SVG", self.action_export),
-            ("Zoom the pane", "z", main.action_zoom),
+            ("Pause or go on with the picture", "{pane.pause} · the engine goes on", main.action_freeze),
+            ("Export the picture", "{pane.export} · JSON and SVG", self.action_export),
+            ("Zoom the pane", "{pane.zoom}", main.action_zoom),
             ("Theme", "choose the colours", self.action_change_theme),
-            ("Keys", "f1 · all keys", self.action_help),
-            ("Quit", "ctrl+q", self.action_quit),
+            ("Keys", "{help} · all keys", self.action_help),
+            ("Quit", "{quit}", self.action_quit),
         )
         for title, help_text, action in commands:
-            yield SystemCommand(title, help_text, action)
+            yield SystemCommand(title, fill(help_text), action)
         for example in self.book.examples:
             yield SystemCommand(
                 f"Open an example session: {one_line(example.name, 50)}",
@@ -113,7 +118,7 @@ class ChatkvApp(CommandsApp):
             key = session.key
             yield SystemCommand(
                 f"Go to {number} {one_line(session.name, 50)}",
-                f"alt+{number}" if number < 10 else "",
+                hint(f"go_{number}") if number < 10 else "",
                 lambda key=key: self.switch_to(key),
                 discover=False,
             )

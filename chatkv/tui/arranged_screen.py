@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual import on
+from textual.binding import ActiveBinding, Binding
 from textual.events import DescendantFocus, Resize
 from textual.screen import Screen
 from textual.widget import Widget
@@ -14,6 +15,7 @@ from chatkv.tui.cache_column import CacheColumn
 from chatkv.tui.chat.pane import ChatPane
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import Chip, ChipRow
+from chatkv.tui.keys.current import NONE, changed_keys, hint, types
 from chatkv.tui.layout import PANES, SMALLEST, Arrangement, arrangement
 from chatkv.tui.sessions.panel import SessionPanel
 
@@ -28,6 +30,29 @@ class ArrangedScreen(Screen[None]):
         self._zoomed = False
         self._focused_before: Widget | None = None
         """What had the focus when the terminal became too small for anything to have it."""
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """As Textual finds them. A key that a person has changed keeps its place in the footer, and is not
+        offered where it types.
+        """
+        found = super().active_bindings
+        if not changed_keys():
+            return found
+        typing = self.focused if isinstance(self.focused, Prompt) else None
+        nodes = list(dict.fromkeys(each.node for each in found.values()))
+
+        def place(active: ActiveBinding) -> tuple[int, int]:
+            ids = [each.id for each in active.node.BINDINGS if isinstance(each, Binding)]
+            id = active.binding.id
+            return nodes.index(active.node), ids.index(id) if id in ids else len(ids)
+
+        return {
+            key: active
+            for key, active in sorted(found.items(), key=lambda item: place(item[1]))
+            if key != NONE
+            and (typing is None or active.binding.priority or not types(key) or active.node is typing)
+        }
 
     def changed(self) -> None:
         """What is on the screen has changed; the subclass draws."""
@@ -62,7 +87,7 @@ class ArrangedScreen(Screen[None]):
         self.set_class(height < 18, "-shorter")
         need = "x".join(map(str, SMALLEST))
         self.query_one("#too-small", Static).update(
-            f"Terminal too small: {width}x{height}.\nchatkv needs {need} or more.\nctrl+q quits."
+            f"Terminal too small: {width}x{height}.\nchatkv needs {need} or more.\n{hint('quit')} quits."
         )
         self._show_pane()
         if was is Arrangement.TINY and self.arrangement is not was:
@@ -98,7 +123,7 @@ class ArrangedScreen(Screen[None]):
             self.set_focus(None)
 
     def _stops(self) -> list[Widget]:
-        """What f6 walks through: the panes on the screen, and the prompt."""
+        """What the pane keys walk through: the panes on the screen, and the prompt."""
         view = self.chat.view
         candidates: Iterable[Widget | None] = (
             self.prompt,

@@ -10,6 +10,7 @@ from chatkv.tui import clipboard
 from chatkv.tui.chat.code import code_blocks
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.dialogs.fork import ForkDialog
+from chatkv.tui.keys.current import hint
 from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.sessions.session import Session
 
@@ -67,7 +68,7 @@ class AskingApp(SessionActionsApp):
         session = self.book.current
         at = self.selected or session.head
         if at is None or session.running:
-            why = "this session is still answering: fork when it is done, or esc stops it"
+            why = f"this session is still answering: fork when it is done, or {hint('back')} stops it"
             self.report(why if session.running else "nothing to fork yet: send a message first")
             return
 
@@ -101,25 +102,33 @@ class AskingApp(SessionActionsApp):
         if question is not None and question.role == "assistant" and question.parent is not None:
             question = session.conversation.messages[question.parent]
         if session.running or question is None or question.role != "user":
-            self.report("esc stops the answer first" if session.running else "there is no question to edit")
+            self.report(
+                f"{hint('back')} stops the answer first"
+                if session.running
+                else "there is no question to edit"
+            )
             return
         session.editing = question.id
         self.main.prompt.load(question.text)
         self.main.action_prompt()
         which = "your last message" if question is session.last_question else "an earlier message"
-        self.say(f"editing {which}: enter sends it in its place, esc keeps the old one")
+        self.say(
+            f"editing {which}: {hint('prompt.send')} sends it in its place, {hint('back')} keeps the old one"
+        )
 
     async def action_sibling(self, by: int) -> None:
         """Show the previous or next of several versions of the last (or selected) message."""
         session = self.book.current
         conversation = session.conversation
         if session.running:
-            self.report("esc stops the answer first")
+            self.report(f"{hint('back')} stops the answer first")
             return
         targets = [self.selected] if self.selected else [session.last_answer, session.last_question]
         several = [m for m in targets if m is not None and len(conversation.siblings(m.id)) > 1]
         if not several:
-            self.say("there is one version of this message; ctrl+r or e make another")
+            self.say(
+                f"there is one version of this message; {hint('again')} or {hint('chat.edit')} make another"
+            )
             return
         siblings = conversation.siblings(several[0].id)
         at = siblings.index(several[0]) + by
@@ -157,7 +166,7 @@ class AskingApp(SessionActionsApp):
         self.copy_to_clipboard(blocks[at])
         lines = blocks[at].count("\n") + 1
         which = f"code block {at + 1} of {len(blocks)}" if len(blocks) > 1 else "the code block"
-        more = " · c again: the next" if len(blocks) > 1 else ""
+        more = f" · {hint('chat.copy_code')} again: the next" if len(blocks) > 1 else ""
         self.say(f"copied {which}, {lines} line{'s' * (lines != 1)}{more}")
 
     _copied_code: tuple[str, int] = ("", 0)
@@ -170,4 +179,7 @@ class AskingApp(SessionActionsApp):
             self.copy_to_clipboard(text)
             self.say(f"copied {len(text):,} characters")
         else:
-            self.say("nothing is selected to copy · y copies the last answer · ctrl+q quits")
+            self.say(
+                f"nothing is selected to copy · {hint('chat.copy')} copies the last answer · "
+                f"{hint('quit')} quits"
+            )

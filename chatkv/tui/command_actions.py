@@ -18,6 +18,7 @@ from chatkv.tui.asking import AskingApp
 from chatkv.tui.chat.commands import BY_NAME, Call, parse, unknown
 from chatkv.tui.chat.offers import Choice, Sources
 from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.session import Session
 
 
@@ -161,12 +162,15 @@ class CommandsApp(AskingApp):
 
     def _begin_again(self, session: Session) -> None:
         if session.running:
-            raise ChatError("esc stops the answer first")
+            raise ChatError(f"{hint('back')} stops the answer first")
         if session.head is None:
             raise ChatError("there is nothing to clear: the conversation has not begun")
         session.notice = None
         self.book.set_head(session, None)
-        self.say("begun again; what was said is kept: ← on your next message goes back to it")
+        self.say(
+            f"begun again; what was said is kept: {hint('chat.older_version')} on your next message "
+            "goes back to it"
+        )
 
     def _insert(self, path: str) -> None:
         self.main.prompt.insert_file(Choice("", file=_path(path)))

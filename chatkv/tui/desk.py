@@ -23,6 +23,7 @@ from chatkv.engine.messages import (
 from chatkv.errors import ChatkvError
 from chatkv.tui.engine_port import EnginePort
 from chatkv.tui.feed import Feed
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 
@@ -80,7 +81,7 @@ class Desk:
         if self.failed:
             return f"there is no model to answer: {self.failed}"
         if session.running:
-            return "this session is still answering; esc stops it"
+            return f"this session is still answering; {hint('back')} stops it"
         return ""
 
     def ask(self, session: Session, text: str) -> None:
@@ -147,7 +148,7 @@ class Desk:
         if self._engine is None or not self.works:
             return "there is no model yet to verify with"
         if request is None:
-            return "only answers of this run can be verified: ctrl+r has it answered again"
+            return f"only answers of this run can be verified: {hint('again')} has it answered again"
         self._verifying[request] = (session, answer.id)
         self._engine.verify(request)
         return ""

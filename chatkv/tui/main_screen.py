@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
@@ -23,6 +23,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.desk import Desk
 from chatkv.tui.header import Header, LoadLine
+from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
@@ -38,23 +39,23 @@ class MainScreen(ArrangedScreen):
     """Keys that act on sessions are the app's actions; those that move or arrange panes are here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+n", "app.new", "New"),
-        Binding("ctrl+s", "app.sessions", "Sessions"),
-        Binding("ctrl+o", "app.fork", "Fork"),
-        Binding("ctrl+f", "app.search", "Search", show=False, priority=True),
-        Binding("escape", "back", "Stop"),
-        Binding("f1", "app.help", "Help"),  # the app's own goes first; this is its place in the footer
-        Binding("f2", "app.rename", "Rename"),
-        Binding("ctrl+r", "app.regenerate", "Again"),
-        Binding("f6", "pane(1)", "Pane", priority=True),
-        Binding("shift+f6", "pane(-1)", show=False, priority=True),
-        Binding("z", "zoom", "Zoom"),
-        Binding("space", "freeze", "Pause"),
-        Binding("x", "app.export", "Export"),
-        Binding("i", "prompt", show=False),
-        Binding("question_mark", "app.help", show=False),
-        Binding("ctrl+c", "app.copy_selection", show=False),
-        *(Binding(f"alt+{n}", f"app.switch({n})", show=False) for n in range(1, 10)),
+        bind("new", "app.new", "New"),
+        bind("sessions", "app.sessions", "Sessions"),
+        bind("fork", "app.fork", "Fork"),
+        bind("search", "app.search", priority=True),
+        bind("back", "back", "Stop"),
+        bind("help", "app.help", "Help"),  # the app's own goes first; this is its place in the footer
+        bind("rename", "app.rename", "Rename"),
+        bind("again", "app.regenerate", "Again"),
+        bind("next_pane", "pane(1)", "Pane", priority=True),
+        bind("previous_pane", "pane(-1)", priority=True),
+        bind("pane.zoom", "zoom", "Zoom"),
+        bind("pane.pause", "freeze", "Pause"),
+        bind("pane.export", "app.export", "Export"),
+        bind("pane.write", "prompt"),
+        bind("pane.help", "app.help"),
+        bind("copy", "app.copy_selection"),
+        *(bind(f"go_{n}", f"app.switch({n})") for n in range(1, 10)),
     ]
 
     def __init__(self, desk: Desk) -> None:

@@ -10,6 +10,7 @@ from chatkv.text import one_line, printable
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.dialogs.ask_line import AskLine
 from chatkv.tui.dialogs.confirm import Confirm
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.picker import SessionPicker
 from chatkv.tui.sessions.search import Hit, SearchDialog
@@ -44,7 +45,7 @@ class SessionActionsApp(SpineApp):
         if await self.go(lambda: self.book.open_example(example)):
             head = self.book.current.head
             asked = head is not None and head.role == "user"
-            self.say("opened a copy" + (": ctrl+r has its question answered" if asked else ""))
+            self.say("opened a copy" + (f": {hint('again')} has its question answered" if asked else ""))
             self.main.action_prompt()
 
     def action_rename(self, key: str = "") -> None:
@@ -73,7 +74,7 @@ class SessionActionsApp(SpineApp):
     def set_system(self, session: Session, text: str) -> None:
         """Give it a system prompt (blank: the model's own). Raises ChatError."""
         if session.running:
-            raise ChatError("the system prompt can't change while an answer runs; esc stops it")
+            raise ChatError(f"the system prompt can't change while an answer runs; {hint('back')} stops it")
         self.book.set_system(session, text)
 
     def action_delete(self, key: str = "") -> None:
@@ -85,7 +86,9 @@ class SessionActionsApp(SpineApp):
                 self.desk.stop(session)
                 if await self.go(lambda: self.book.delete(session)):
                     await self.main.chat.forget(session)
-                    self.say(f"deleted '{session.name}' · undo: ctrl+s ctrl+z, or /undo")
+                    self.say(
+                        f"deleted '{session.name}' · undo: {hint('sessions')} {hint('picker.undo')}, or /undo"
+                    )
 
         count = len(session.conversation.messages)
         name = one_line(session.name, NAME_LIMIT)
@@ -134,7 +137,7 @@ class SessionActionsApp(SpineApp):
         conversation = session.conversation
         if hit.message not in {message.id for message in conversation.path()}:
             if session.running:
-                self.report("that message is on another branch; esc stops the answer first")
+                self.report(f"that message is on another branch; {hint('back')} stops the answer first")
                 return
             self.book.set_head(session, conversation.latest(hit.message))
         if self.main.one_pane:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from chatkv.chat.store import SessionStore
@@ -18,6 +18,8 @@ from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
+from chatkv.tui.keys.actions import ACTIONS
+from chatkv.tui.keys.current import NONE, Keymap, bind, keys_of, textual_keymap, use
 from chatkv.tui.main_screen import MainScreen
 from chatkv.tui.pastes import take_pastes_whole
 from chatkv.tui.remembered import Remembered
@@ -32,8 +34,9 @@ class SpineApp(App[None]):
     TITLE = "chatkv"
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, system=True),
-        Binding("f1", "help", "Help", priority=True),
+        bind("quit", "quit", priority=True, system=True),
+        bind("help", "help", "Help", priority=True),
+        bind("palette", "command_palette", "palette", show=False, priority=True),
     ]
 
     def __init__(
@@ -46,9 +49,14 @@ class SpineApp(App[None]):
         pictures: Path | None = None,
         system: str | None = None,
         remembered: Remembered | None = None,
+        keymap: Keymap | None = None,
     ) -> None:
+        use(keymap or {})
         super().__init__()
-        read_alt_keys()
+        self.set_keymap(textual_keymap())
+        # The footer looks for the palette under this key.
+        self.COMMAND_PALETTE_BINDING = next(iter(keys_of("palette")), NONE)  # type: ignore[misc]
+        read_alt_keys(key for id in ACTIONS for key in keys_of(id))
         take_pastes_whole()
         self._engine = engine
         self.remembered = remembered or Remembered()

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import EngineMessage
 from chatkv.tui.app import ChatkvApp
+from chatkv.tui.keys.current import Keymap
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themes import DEFAULT_THEME
 from tests.tui.fake_engine import FakeEngine, Script, echo
@@ -20,7 +21,13 @@ class Bench:
     """An app over a store in ``folder`` and a fake engine."""
 
     def __init__(
-        self, folder: Path, *, script: Script = echo, theme: str = DEFAULT_THEME, **engine: int
+        self,
+        folder: Path,
+        *,
+        script: Script = echo,
+        theme: str = DEFAULT_THEME,
+        keymap: Keymap | None = None,
+        **engine: int,
     ) -> None:
         self.engine: FakeEngine
         self.pilot: Pilot[None]
@@ -31,7 +38,11 @@ class Bench:
             return self.engine
 
         self.app = ChatkvApp(
-            make, SessionStore(folder / "sessions"), theme=theme, pictures=folder / "snapshots"
+            make,
+            SessionStore(folder / "sessions"),
+            theme=theme,
+            pictures=folder / "snapshots",
+            keymap=keymap,
         )
 
     @asynccontextmanager

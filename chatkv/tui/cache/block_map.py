@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -21,6 +21,7 @@ from chatkv.insight.nodes import BlockState
 from chatkv.tui.cache.messages import BlockSelected
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
+from chatkv.tui.keys.current import bind
 
 _STATES = len(BlockState)
 
@@ -51,16 +52,16 @@ class BlockMapView(ScrollView, can_focus=True):
         "block-map--mine",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "move(-1)", "Left", show=False),
-        Binding("right,l", "move(1)", "Right", show=False),
-        Binding("up,k", "move_rows(-1)", "Up", show=False),
-        Binding("down,j", "move_rows(1)", "Down", show=False),
-        Binding("pageup", "move_pages(-1)", "Page up", show=False),
-        Binding("pagedown", "move_pages(1)", "Page down", show=False),
-        Binding("home,g", "go(0)", "First", show=False),
-        Binding("end,G", "go(-1)", "Last", show=False),
-        Binding("enter", "select", "Inspect block", show=False),
-        Binding("d", "density", "Density", tooltip="One cell a block, or the whole pool in the pane"),
+        bind("move.left", "move(-1)"),
+        bind("move.right", "move(1)"),
+        bind("move.up", "move_rows(-1)"),
+        bind("move.down", "move_rows(1)"),
+        bind("move.page_up", "move_pages(-1)"),
+        bind("move.page_down", "move_pages(1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("pane.inspect", "select"),
+        bind("map.density", "density", "Density", tooltip="One cell a block, or the whole pool in the pane"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

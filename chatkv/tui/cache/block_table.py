@@ -8,7 +8,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -20,6 +20,7 @@ from chatkv.tui.cache.messages import BlockSelected
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.keys.current import bind
 
 _NAMES = ("logical", "phys", "state", "filled", "ref")
 _ACCOUNT = len(_NAMES)
@@ -49,11 +50,11 @@ class BlockTableView(ScrollView, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"block-table--name", "block-table--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "move(-1)", "Left", show=False),
-        Binding("right,l", "move(1)", "Right", show=False),
-        Binding("home,g", "go(0)", "First", show=False),
-        Binding("end,G", "go(-1)", "Last", show=False),
-        Binding("enter", "select", "Inspect block", show=False),
+        bind("move.left", "move(-1)"),
+        bind("move.right", "move(1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("pane.inspect", "select"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
@@ -23,6 +23,7 @@ from chatkv.tui.cache.messages import EventSelected
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
+from chatkv.tui.keys.current import bind
 
 _LOOKS: dict[type[kv.Event], Look] = {
     kv.NodeStored: Look.NEW,
@@ -69,14 +70,14 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"events--seq", "events--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("pagedown", "move_pages(1)", "Page down", show=False),
-        Binding("pageup", "move_pages(-1)", "Page up", show=False),
-        Binding("home,g", "go(0)", "Newest", show=False),
-        Binding("end,G", "go(-1)", "Oldest", show=False),
-        Binding("enter", "select", "Show its nodes", show=False),
-        Binding("slash", "filter", "Filter"),
+        bind("move.down", "move(1)"),
+        bind("move.up", "move(-1)"),
+        bind("move.page_down", "move_pages(1)"),
+        bind("move.page_up", "move_pages(-1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("pane.inspect", "select"),
+        bind("pane.filter", "filter", "Filter"),
     ]
 
     def __init__(self, *, keep: int = 500, id: str | None = None, classes: str | None = None) -> None:

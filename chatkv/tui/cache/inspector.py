@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -22,6 +22,7 @@ from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
+from chatkv.tui.keys.current import bind
 
 _MOMENTS = 8
 """How much of its history is shown."""
@@ -50,10 +51,10 @@ class Inspector(VerticalScroll):
     Inspector > Static { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "scroll_down", "Down", show=False),
-        Binding("up,k", "scroll_up", "Up", show=False),
-        Binding("home,g", "scroll_home", "Top", show=False),
-        Binding("end,G", "scroll_end", "Bottom", show=False),
+        bind("move.down", "scroll_down"),
+        bind("move.up", "scroll_up"),
+        bind("move.first", "scroll_home"),
+        bind("move.last", "scroll_end"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

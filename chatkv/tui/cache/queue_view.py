@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -17,6 +17,7 @@ from chatkv.tui.cache.cells import clip, join_that_fit, pad
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.keys.current import bind
 
 _BAR = 8
 _NAME = 16
@@ -57,12 +58,12 @@ class QueueView(ScrollView, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"queue--mine"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "scroll_down", "Down", show=False),
-        Binding("up,k", "scroll_up", "Up", show=False),
-        Binding("pageup", "page_up", "Page up", show=False),
-        Binding("pagedown", "page_down", "Page down", show=False),
-        Binding("home,g", "scroll_home", "First", show=False),
-        Binding("end,G", "scroll_end", "Last", show=False),
+        bind("move.down", "scroll_down"),
+        bind("move.up", "scroll_up"),
+        bind("move.page_up", "page_up"),
+        bind("move.page_down", "page_down"),
+        bind("move.first", "scroll_home"),
+        bind("move.last", "scroll_end"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

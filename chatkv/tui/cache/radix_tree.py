@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -26,6 +26,7 @@ from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
 from chatkv.tui.cache.tree_picture import SORTS, TreePicture
 from chatkv.tui.cache.tree_rows import Row, TreeRows, node_of
 from chatkv.tui.cache.typed_filter import TypedFilter
+from chatkv.tui.keys.current import bind
 
 
 class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
@@ -51,18 +52,18 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | TREE_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "move_pages(-1)", "Page up", show=False),
-        Binding("pagedown", "move_pages(1)", "Page down", show=False),
-        Binding("home,g", "go(0)", "First", show=False),
-        Binding("end,G", "go(-1)", "Last", show=False),
-        Binding("left,h", "fold", "Fold", show=False),
-        Binding("right,l", "unfold", "Unfold", show=False),
-        Binding("enter", "select", "Inspect node", show=False),
-        Binding("p", "pin", "Pin"),
-        Binding("o", "sort", "Sort"),
-        Binding("slash", "filter", "Filter"),
+        bind("move.up", "move(-1)"),
+        bind("move.down", "move(1)"),
+        bind("move.page_up", "move_pages(-1)"),
+        bind("move.page_down", "move_pages(1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("tree.fold", "fold"),
+        bind("tree.unfold", "unfold"),
+        bind("pane.inspect", "select"),
+        bind("tree.pin", "pin", "Pin"),
+        bind("pane.sort", "sort", "Sort"),
+        bind("pane.filter", "filter", "Filter"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

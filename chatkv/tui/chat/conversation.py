@@ -6,7 +6,7 @@ import asyncio
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.events import Click
 from textual.message import Message as TextualMessage
@@ -15,6 +15,7 @@ from textual.widgets import Static
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
+from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
@@ -52,20 +53,20 @@ class ConversationView(VerticalScroll):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "scroll_down", show=False),
-        Binding("k,up", "scroll_up", show=False),
-        Binding("g,home", "top", show=False),
-        Binding("G,end", "end", show=False),
-        Binding("J,shift+down", "select(1)", show=False),
-        Binding("K,shift+up", "select(-1)", show=False),
-        Binding("left,left_square_bracket", "app.sibling(-1)", show=False),
-        Binding("right,right_square_bracket", "app.sibling(1)", show=False),
-        Binding("enter", "screen.prompt", show=False),
-        Binding("y", "app.copy_answer", "Copy", show=False),
-        Binding("c", "app.copy_code", "Copy code", show=False),
-        Binding("e", "app.edit", "Edit", show=False),
-        Binding("t", "fold", "Thinking", show=False),
-        Binding("v", "app.verify", "Verify", show=False),
+        bind("move.down", "scroll_down"),
+        bind("move.up", "scroll_up"),
+        bind("move.first", "top"),
+        bind("move.last", "end"),
+        bind("chat.next", "select(1)"),
+        bind("chat.previous", "select(-1)"),
+        bind("chat.older_version", "app.sibling(-1)"),
+        bind("chat.newer_version", "app.sibling(1)"),
+        bind("chat.write", "screen.prompt"),
+        bind("chat.copy", "app.copy_answer"),
+        bind("chat.copy_code", "app.copy_code"),
+        bind("chat.edit", "app.edit"),
+        bind("chat.thinking", "fold"),
+        bind("chat.verify", "app.verify"),
     ]
 
     def __init__(self, session: Session, who: str, welcome: str) -> None:
@@ -316,7 +317,7 @@ class ConversationView(VerticalScroll):
         for view in self._views:
             if isinstance(view, UserView):
                 unanswered = waits and head is not None and head.id == view.message_id
-                view.note("no answer yet · ctrl+r has it answered" if unanswered else "")
+                view.note(f"no answer yet · {hint('again')} has it answered" if unanswered else "")
         conversation = self.session.conversation
         self._system.show(conversation.system or "" if first == 0 else "")
         self._settings.show(describe(conversation.sampling) if first == 0 else "")

@@ -17,6 +17,7 @@ from chatkv.chat.tree import Message
 from chatkv.text import one_line, printable
 from chatkv.tui.chat.figures import Figures, answer_parts
 from chatkv.tui.chat.thinking import Thinking
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.running import Running
 
 SHOWN_CHARACTERS = 4_000
@@ -200,11 +201,11 @@ class AnswerView(MessageView):
         elif count == 0:
             spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
             what = "waiting for the model to load" if running.request is None else "reading the prompt"
-            self._figures.show([f"{spin} {what} · esc stops"])
+            self._figures.show([f"{spin} {what} · {hint('back')} stops"])
         else:
             speed = running.tokens_per_second
             rate = f" · {speed:.1f} tok/s" if speed else ""
-            self._figures.show([f"▌ {count} tokens{rate} · esc stops"])
+            self._figures.show([f"▌ {count} tokens{rate} · {hint('back')} stops"])
 
     async def settle(self, message: Message, siblings: str = "") -> None:
         """The answer is over and has become ``message``."""

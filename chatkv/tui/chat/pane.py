@@ -9,6 +9,7 @@ from textual.content import Content
 
 from chatkv.text import one_line
 from chatkv.tui.chat.conversation import ConversationView
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.session import Session
 
 KEPT = 6
@@ -19,9 +20,13 @@ Ask anything below.
 
 What a session shares with others is not computed again: it is read from the KV cache. Watch the tree.
 
-ctrl+n  new session
-ctrl+o  fork this one
-f1      all keys"""
+{new:<7} new session
+{fork:<7} fork this one
+{help:<7} all keys"""
+
+
+def _welcome() -> str:
+    return WELCOME.format(**{id: hint(id) for id in ("new", "fork", "help")})
 
 
 def short_name(model: str) -> str:
@@ -47,7 +52,7 @@ def gauge(context: tuple[int, int] | None) -> str:
     used, limit = context
     share = min(1.0, used / max(1, limit))
     if near(context):
-        return f"context {share:.0%} full · ctrl+o forks earlier, ctrl+n new"
+        return f"context {share:.0%} full · {hint('fork')} forks earlier, {hint('new')} new"
     full = max(1, int(share * _CELLS))
     return f"context {'▰' * full}{'▱' * (_CELLS - full)} {share:.0%}"
 
@@ -86,7 +91,7 @@ class ChatPane(Container):
         if view is not None:
             self._views.remove(view)
         else:
-            view = ConversationView(session, self._who, WELCOME)
+            view = ConversationView(session, self._who, _welcome())
             await self.mount(view)
         focused = self.view is not None and self.view.has_focus
         for other in self._views:

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
 from chatkv.text import one_line, printable
 from chatkv.tui.chat.files import FileRefusedError, read_text_file, wrapped
 from chatkv.tui.chat.offers import Choice, Offer, Sources, offer
+from chatkv.tui.keys.current import bind, short
 from chatkv.tui.keys_in_order import obey_now
 
 LARGE_PASTE = 8_000
@@ -25,11 +26,11 @@ class Prompt(TextArea):
     """A text area that grows with its text, remembers what was sent, and folds large pastes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", show=False),
-        Binding("ctrl+j,alt+enter", "newline", "New line", show=False),
-        Binding("up", "up", "Earlier", show=False),
-        Binding("down", "down", "Later", show=False),
-        Binding("tab", "take", "Complete", show=False),
+        bind("prompt.send", "send"),
+        bind("prompt.newline", "newline"),
+        bind("prompt.earlier", "up"),
+        bind("prompt.later", "down"),
+        bind("prompt.complete", "take"),
     ]
 
     DEFAULT_CSS = """
@@ -96,7 +97,7 @@ class Prompt(TextArea):
     def on_mount(self) -> None:
         """Say the two keys that matter on the frame."""
         self.border_title = "Prompt"
-        self.border_subtitle = "enter send · ^j newline"
+        self.border_subtitle = f"{short('prompt.send')} send · {short('prompt.newline')} newline"
 
     @property
     def full_text(self) -> str:

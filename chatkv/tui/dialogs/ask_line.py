@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.keys_in_order import obey_now
 
 
@@ -25,7 +26,7 @@ class LineInput(Input):
 class AskLine(ModalScreen[str | None]):
     """Dismissed with the line, or None where the person thought better of it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("dialog.close", "cancel")]
 
     DEFAULT_CSS = """
     AskLine { align: center middle; }
@@ -48,7 +49,7 @@ class AskLine(ModalScreen[str | None]):
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield LineInput(self._value, max_length=self._limit)
-            yield Static("enter keep · esc cancel", classes="keys", markup=False)
+            yield Static(f"enter keep · {hint('dialog.close')} cancel", classes="keys", markup=False)
 
     def action_cancel(self) -> None:
         """Escape."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
+
+from chatkv.tui.keys.current import bind, hint
 
 
 class Confirm(ModalScreen[bool]):
     """Asks ``question``; dismissed with True only where the person says so."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer(True)", show=False),
-        Binding("n,escape", "answer(False)", show=False),
-        Binding("left,right", "app.focus_next", show=False),
+        bind("confirm.yes", "answer(True)"),
+        bind("confirm.no", "answer(False)"),
+        bind("confirm.other", "app.focus_next"),
     ]
 
     DEFAULT_CSS = """
@@ -41,8 +43,10 @@ class Confirm(ModalScreen[bool]):
         with Vertical():
             yield Static(Content(self._question), markup=False)
             with Horizontal():
-                yield Button(Content(f"{self._yes} (y)"), id="yes", variant="error", compact=True)
-                yield Button(Content("Keep (n)"), id="no", compact=True)
+                yield Button(
+                    Content(f"{self._yes} ({hint('confirm.yes')})"), id="yes", variant="error", compact=True
+                )
+                yield Button(Content(f"Keep ({hint('confirm.no')})"), id="no", compact=True)
 
     def on_mount(self) -> None:
         """The harmless answer is the one that enter gives."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 from chatkv.chat.tree import Message
 from chatkv.engine.messages import Measured
 from chatkv.text import one_line
+from chatkv.tui.keys.current import bind, hint
 
 Measure = Callable[[Message, Callable[[Measured], None]], bool]
 """Has the prompt behind a message measured, and tells; False where there is no engine to do it."""
@@ -40,10 +41,10 @@ class ForkDialog(ModalScreen[str | None]):
     """Dismissed with the id of the message to fork at, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", show=False),
-        Binding("j", "cursor(1)", show=False),
-        Binding("k", "cursor(-1)", show=False),
-        Binding("ctrl+o", "take", show=False),
+        bind("dialog.close", "cancel"),
+        bind("move.down", "cursor(1)"),
+        bind("move.up", "cursor(-1)"),
+        bind("fork", "take"),
     ]
 
     DEFAULT_CSS = """
@@ -78,7 +79,11 @@ class ForkDialog(ModalScreen[str | None]):
             ]
             yield OptionList(*options, markup=False)
             yield Static("", classes="cost", markup=False)
-            yield Static("enter fork · ↑ ↓ another message · esc cancel", classes="keys", markup=False)
+            yield Static(
+                f"enter fork · ↑ ↓ another message · {hint('dialog.close')} cancel",
+                classes="keys",
+                markup=False,
+            )
 
     def on_mount(self) -> None:
         """The marked one is in view."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
+
+from chatkv.tui.keys.current import bind, fill, hint
 
 _KEYS = 20
 
@@ -19,65 +22,94 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Prompt",
         (
-            ("enter", "send"),
-            ("ctrl+j, alt+enter", "new line"),
-            ("up, down", "earlier and later messages, at the edges of the text"),
-            ("/", "commands; tab or enter completes (a text may begin with // or a path, or a space)"),
-            ("@", "insert a text file: tab or enter takes the path"),
-            ("esc", "stop the answer; otherwise leave the prompt (typing keys then act on panes)"),
+            ("{prompt.send*}", "send"),
+            ("{prompt.newline*}", "new line"),
+            (
+                "{prompt.earlier*}, {prompt.later*}",
+                "earlier and later messages, at the edges of the text",
+            ),
+            (
+                "/",
+                "commands; {prompt.complete} or {prompt.send} completes "
+                "(a text may begin with // or a path, or a space)",
+            ),
+            ("@", "insert a text file: {prompt.complete} or {prompt.send} takes the path"),
+            ("{back*}", "stop the answer; otherwise leave the prompt (typing keys then act on panes)"),
         ),
     ),
     (
         "Sessions",
         (
-            ("ctrl+n", "new"),
-            ("ctrl+s", "list: filter, open, rename, delete and back (ctrl+z), sort (ctrl+t)"),
-            ("ctrl+f", "search what was said in all sessions, in every branch"),
-            ("alt+1 … alt+9", "switch"),
-            ("ctrl+o", "fork at any message: what is reused and computed is shown before enter"),
-            ("f2", "rename"),
-            ("delete, u, o, /", "in the list at the left: delete (asks), undo, sort, filter"),
+            ("{new*}", "new"),
+            (
+                "{sessions*}",
+                "list: filter, open, rename, delete and back ({picker.undo}), sort ({picker.sort})",
+            ),
+            ("{search*}", "search what was said in all sessions, in every branch"),
+            ("{go_1} … {go_9}", "switch"),
+            ("{fork*}", "fork at any message: what is reused and computed is shown before enter"),
+            ("{rename*}", "rename"),
+            (
+                "{list.delete}, {list.undo}, {pane.sort}, {pane.filter}",
+                "in the list at the left: delete (asks), undo, sort, filter",
+            ),
         ),
     ),
     (
         "Chat pane",
         (
-            ("K, J, click", "select a message (shift+up, shift+down too): keys below act on it; esc ends it"),
-            ("ctrl+r", "answer the last question again"),
-            ("left, right, [ ]", "previous, next of several answers, or of several versions of a question"),
-            ("e", "edit the last question; what was there stays, as another branch"),
-            ("y, c", "copy the last answer as Markdown; a code block of it (again: the next)"),
-            ("v", "verify: compute the last answer again without the cache, and compare"),
-            ("t", "unfold what the model thought first, and fold it"),
-            ("g, G", "top (again: earlier messages), end"),
-            ("i, enter", "back to the prompt"),
+            (
+                "{chat.previous*}, {chat.next*}",
+                "or a click: select the message before, after: keys below act on it; {back} ends it",
+            ),
+            ("{again*}", "answer the last question again"),
+            (
+                "{chat.older_version*}, {chat.newer_version*}",
+                "previous, next of several answers, or of several versions of a question",
+            ),
+            ("{chat.edit*}", "edit the last question; what was there stays, as another branch"),
+            (
+                "{chat.copy*}, {chat.copy_code*}",
+                "copy the last answer as Markdown; a code block of it (again: the next)",
+            ),
+            ("{chat.verify*}", "verify: compute the last answer again without the cache, and compare"),
+            ("{chat.thinking*}", "unfold what the model thought first, and fold it"),
+            ("{move.first}, {move.last}", "top (again: earlier messages), end"),
+            ("{pane.write}, {chat.write}", "back to the prompt"),
         ),
     ),
     (
         "Panes",
         (
-            ("f6, shift+f6", "next, previous pane"),
-            ("z", "zoom the pane, and back"),
-            ("hjkl, arrows, g, G", "move"),
-            ("enter", "inspect a node or a block"),
-            ("p", "in the tree: pin the node and what is above it (evicted last), and back"),
-            ("/", "in the tree and the events: filter by text, session, state; esc shows all"),
-            ("o", "in the tree: order by recency, size, hits, as it came"),
-            ("d", "in the block map: one cell for many blocks, or one for each"),
-            ("space", "freeze the picture; the engine goes on, nothing is lost"),
-            ("x", "export the picture as JSON and SVG"),
+            ("{next_pane}, {previous_pane}", "next, previous pane"),
+            ("{pane.zoom*}", "zoom the pane, and back"),
+            ("{move.up*}, {move.down*}", "up, down"),
+            ("{move.left*}, {move.right*}", "left, right"),
+            ("{tree.fold*}, {tree.unfold*}", "in the tree: fold, unfold"),
+            ("{move.first*}, {move.last*}", "first, last"),
+            ("{pane.inspect*}", "inspect a node or a block"),
+            ("{tree.pin*}", "in the tree: pin the node and what is above it (evicted last), and back"),
+            (
+                "{pane.filter*}",
+                "in the tree and the events: filter by text, session, state; esc shows all",
+            ),
+            ("{pane.sort*}", "in the tree: order by recency, size, hits, as it came"),
+            ("{map.density*}", "in the block map: one cell for many blocks, or one for each"),
+            ("{pane.pause*}", "freeze the picture; the engine goes on, nothing is lost"),
+            ("{pane.export*}", "export the picture as JSON and SVG"),
         ),
     ),
     (
         "Everywhere",
         (
-            ("ctrl+p", "all commands: themes, clear the cache, stop all …"),
-            ("ctrl+c", "copy what is selected"),
-            ("ctrl+q", "quit; running answers are kept as far as they came"),
-            ("f1, ?", "this help"),
+            ("{palette*}", "all commands: themes, clear the cache, stop all …"),
+            ("{copy*}", "copy what is selected"),
+            ("{quit*}", "quit; running answers are kept as far as they came"),
+            ("{help}, {pane.help}", "this help; keys are yours to change: chatkv config --keys"),
         ),
     ),
 )
+"""Title → keys and what they do, to be filled in with the keys in force."""
 
 GLYPHS = (
     ("=", "reused", "kv-reused"),
@@ -109,8 +141,10 @@ class KeyTable(Widget):
         for title, keys in HELP:
             lines.append(Content(title).stylize("bold $accent"))
             for key, what in keys:
-                for at, piece in enumerate(wrap(what, max(10, width - _KEYS - 2))):
-                    lines.append(Content.assemble(f"  {'' if at else key:<{_KEYS}}", (piece, "$text-muted")))
+                left = wrap(fill(key), _KEYS - 1)
+                right = wrap(fill(what), max(10, width - _KEYS - 2))
+                for pressed, does in zip_longest(left, right, fillvalue=""):
+                    lines.append(Content.assemble(f"  {pressed:<{_KEYS}}", (does, "$text-muted")))
         lines.append(Content("Nodes and blocks").stylize("bold $accent"))
         marks = [Content(f"{glyph} {word}   ").stylize(f"${colour}") for glyph, word, colour in GLYPHS]
         lines += [Content.assemble("  ", *marks[:3]), Content.assemble("  ", *marks[3:])]
@@ -120,7 +154,7 @@ class KeyTable(Widget):
 class Help(ModalScreen[None]):
     """Escape, f1, ? or q closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("help.close", "close")]
 
     DEFAULT_CSS = """
     Help { align: center middle; }
@@ -135,7 +169,7 @@ class Help(ModalScreen[None]):
         """Its parts."""
         with VerticalScroll() as box:
             box.border_title = "Keys"
-            box.border_subtitle = "esc closes"
+            box.border_subtitle = f"{hint('help.close')} closes"
             yield KeyTable()
 
     def action_close(self) -> None:

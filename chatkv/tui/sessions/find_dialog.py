@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
+
+from chatkv.tui.keys.current import bind
 
 T = TypeVar("T")
 
@@ -17,9 +19,9 @@ class FindDialog(ModalScreen[T | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "cancel", "Close", show=False),
-        Binding("down", "move(1)", show=False, priority=True),
-        Binding("up", "move(-1)", show=False, priority=True),
+        bind("dialog.close", "cancel"),
+        bind("find.down", "move(1)", priority=True),
+        bind("find.up", "move(-1)", priority=True),
     ]
 
     DEFAULT_CSS = """

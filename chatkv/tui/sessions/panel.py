@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.sessions.item import Item
 
 
@@ -17,14 +18,14 @@ class SessionPanel(OptionList):
     """Enter or a click switches; delete asks; ``o`` sorts; ``/`` opens the list with a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", show=False),
-        Binding("k", "cursor_up", show=False),
-        Binding("g", "first", show=False),
-        Binding("G", "last", show=False),
-        Binding("slash", "app.sessions", "Filter", show=False),
-        Binding("delete", "remove", "Delete", show=False),
-        Binding("o", "app.sort_sessions", "Sort", show=False),
-        Binding("u", "app.undelete", "Undo delete", show=False),
+        bind("move.down", "cursor_down"),
+        bind("move.up", "cursor_up"),
+        bind("move.first", "first"),
+        bind("move.last", "last"),
+        bind("pane.filter", "app.sessions"),
+        bind("list.delete", "remove"),
+        bind("pane.sort", "app.sort_sessions"),
+        bind("list.undo", "app.undelete"),
     ]
 
     DEFAULT_CSS = """
@@ -58,7 +59,7 @@ class SessionPanel(OptionList):
     def on_mount(self) -> None:
         """Name the box."""
         self.border_title = "Sessions"
-        self.border_subtitle = "/ filter · hit %"
+        self.border_subtitle = f"{hint('pane.filter')} filter · hit %"
 
     def on_resize(self) -> None:
         """The rows are as wide as the box."""

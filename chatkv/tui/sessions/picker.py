@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
@@ -15,12 +15,21 @@ from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.keys.current import bind, keys_of, short
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.find_dialog import FindDialog
 from chatkv.tui.sessions.item import items
 from chatkv.tui.sessions.session import Session
 
 _AROUND = 24
+_HINTS = {
+    "rename": "rename",
+    "picker.delete": "delete",
+    "picker.undo": "undo",
+    "picker.sort": "sort",
+    "search": "search",
+    "new": "new",
+}
 
 
 def found(session: Session, wanted: str) -> str | None:
@@ -40,13 +49,13 @@ class SessionPicker(FindDialog[str]):
     """Dismissed with the key of the session to switch to, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("delete", "remove", "Delete", priority=True),
-        Binding("f2", "rename", "Rename", priority=True),
-        Binding("ctrl+n", "new", "New", priority=True),
-        Binding("ctrl+z", "undelete", "Undo", priority=True),
-        Binding("ctrl+t", "sort", "Sort", priority=True),
-        Binding("ctrl+f", "search", "Search", priority=True),
-        Binding("ctrl+s", "cancel", show=False, priority=True),
+        bind("picker.delete", "remove", "Delete", priority=True),
+        bind("rename", "rename", "Rename", priority=True),
+        bind("new", "new", "New", priority=True),
+        bind("picker.undo", "undelete", "Undo", priority=True),
+        bind("picker.sort", "sort", "Sort", priority=True),
+        bind("search", "search", "Search", priority=True),
+        bind("sessions", "cancel", priority=True),
     ]
 
     DEFAULT_CSS = """
@@ -72,7 +81,9 @@ class SessionPicker(FindDialog[str]):
             yield LineInput(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
             yield Static(
-                "enter open · f2 rename · del delete · ^z undo · ^t sort · ^f search · ^n new",
+                " · ".join(
+                    ["enter open"] + [f"{short(id)} {word}" for id, word in _HINTS.items() if keys_of(id)]
+                ),
                 classes="keys",
                 markup=False,
             )

@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.find_dialog import FindDialog
 from chatkv.tui.sessions.session import Session
 
@@ -87,7 +88,7 @@ class SearchDialog(FindDialog[Hit]):
 
     def on_mount(self) -> None:
         """What was given is searched at once."""
-        self._tell("enter go there · esc close")
+        self._tell(f"enter go there · {hint('dialog.close')} close")
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -112,7 +113,9 @@ class SearchDialog(FindDialog[Hit]):
         options.set_options([Option(_row(hit)) for hit in self._hits])
         options.highlighted = 0 if self._hits else None
         found = f"the newest {MOST} of many" if more else f"{len(hits)} found" if wanted.strip() else ""
-        self._tell(" · ".join(part for part in (found, "enter go there · esc close") if part))
+        self._tell(
+            " · ".join(part for part in (found, f"enter go there · {hint('dialog.close')} close") if part)
+        )
 
     def _tell(self, line: str) -> None:
         self.query_one(".keys", Static).update(Content(line))
