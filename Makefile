@@ -9,6 +9,11 @@ KERNELS := $(wildcard chatkv/native/*.[ch]) chatkv/native/build.py
 # What the sources are checked with and what they are run with are installed apart: run needs less.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+# FlashInfer's own wrapper classes are tested on the CPU, without what it requires (CUDA packages, 1 GB and
+# more): this is the smallest of its versions. Where it can't be had those tests are skipped.
+FLASHINFER := 0.6.18.post1
+INSTALLED_FLASHINFER := $(VENV)/.installed-flashinfer-$(FLASHINFER)
+FLASHINFER_IMPORTS := 'apache-tvm-ffi>=0.1.11,<0.2' nvidia-ml-py requests tqdm packaging
 ARGS ?=
 # Who names a model does not need the default one.
 FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
@@ -27,7 +32,7 @@ run: $(INSTALLED)
 	@$(FETCH_DEFAULT)
 	@$(BIN)/chatkv run $(ARGS)
 
-test: lint
+test: lint $(INSTALLED_FLASHINFER)
 	@$(BIN)/chatkv fetch
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
@@ -60,6 +65,10 @@ $(INSTALLED_DEV): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv and its checkers into $(VENV) (torch is large: this can take a few minutes) ...'
 	@$(PIP) install --editable '.[dev]'
 	@touch $@ $(INSTALLED)
+
+$(INSTALLED_FLASHINFER): | $(INSTALLED_DEV)
+	@$(PIP) install $(FLASHINFER_IMPORTS) && $(PIP) install --no-deps flashinfer-python==$(FLASHINFER) && touch $@ \
+	    || echo 'make: FlashInfer could not be installed: the tests of its wrapper classes are skipped' >&2
 
 $(BIN)/pip:
 	@for python in "$$PYTHON" python3 python3.13 python3.12 python3.11 python; do \

@@ -79,6 +79,15 @@ class PagedBatch:
         if (self.q_lens > self.kv_lens).any():
             raise ValueError("a request has more query rows than tokens of KV: write K/V before run")
 
+    def validate_run(self, q: torch.Tensor, kv: torch.Tensor) -> None:
+        """Raise ValueError where ``q`` and ``kv``, as given to ``run``, don't fit what was planned."""
+        self.validate(kv.shape[0])
+        if q.shape[0] != self.qo_indptr[-1] or kv.shape[2] != self.block_size:
+            raise ValueError(
+                f"planned {self.qo_indptr[-1]} rows and block size {self.block_size}, "
+                f"got {q.shape[0]} rows and block size {kv.shape[2]}"
+            )
+
 
 class AttentionBackend(ABC):
     """Attention over the paged KV. ``plan`` once a step, then ``run`` once a layer."""

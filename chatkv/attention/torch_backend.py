@@ -90,12 +90,7 @@ class TorchBackend(AttentionBackend):
         if self._batch is None:
             raise ValueError("plan a batch before run")
         if kv.shape[0] != self._checked_blocks:
-            self._batch.validate(kv.shape[0])
-            if q.shape[0] != self._batch.qo_indptr[-1] or kv.shape[2] != self._batch.block_size:
-                raise ValueError(
-                    f"planned {self._batch.qo_indptr[-1]} rows and block size {self._batch.block_size}, "
-                    f"got {q.shape[0]} rows and block size {kv.shape[2]}"
-                )
+            self._batch.validate_run(q, kv)
             self._checked_blocks = kv.shape[0]
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         if self._decoding:

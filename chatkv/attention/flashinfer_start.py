@@ -1,0 +1,82 @@
+"""From "FlashInfer, please" to a backend that has proved itself on this device, or to the reason why not."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import numpy as np
+import torch
+
+from chatkv.attention.base import PagedBatch
+from chatkv.attention.flashinfer_backend import FlashInferBackend
+from chatkv.attention.flashinfer_library import FlashInferError, load
+from chatkv.attention.flashinfer_rules import Heads, Limits, refusal
+from chatkv.attention.torch_backend import TorchBackend
+
+logger = logging.getLogger(__name__)
+
+TOLERANCE = 0.04
+"""Of outputs about 1 in size: bf16 keeps 8 bits, and scores, weights and results are each rounded."""
+_TRIALS = {
+    "a prefill step": [(5, 5), (1, 40), (70, 90)],
+    "a decode step": [(1, 1), (1, 75), (1, 33)],
+}
+"""(new, in all) tokens of each request."""
+
+
+def start(
+    heads: Heads, device: torch.device, capability: tuple[int, int], limits: Limits
+) -> FlashInferBackend:
+    """A backend whose answers to two small steps were right on ``device``.
+
+    Compiles what isn't compiled yet, which takes minutes, once. Raises FlashInferError with the reason
+    where anything of it can't be had.
+    """
+    problem = refusal(heads, capability)
+    if problem is not None:
+        raise FlashInferError(problem)
+    library = load()
+    try:
+        backend = FlashInferBackend(library, heads, device, limits)
+        problem = trial(backend, heads, device, limits.block_size)
+    except Exception as error:
+        logger.exception("FlashInfer could not be started")
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = lines[0] if lines else type(error).__name__
+        raise FlashInferError(f"its kernels can't be compiled or run here: {said}") from error
+    if problem is not None:
+        raise FlashInferError(problem)
+    return backend
+
+
+def trial(backend: FlashInferBackend, heads: Heads, device: torch.device, block_size: int) -> str | None:
+    """What is wrong with the backend's numbers, compared with torch's in fp32; None where nothing is."""
+    reference = TorchBackend(device)
+    for step, lens in _TRIALS.items():
+        batch, blocks = _batch(lens, block_size)
+        generator = torch.Generator().manual_seed(0)
+        q = torch.randn(int(batch.qo_indptr[-1]), heads.heads, heads.head_dim, generator=generator)
+        kv = torch.randn(blocks, 2, block_size, heads.kv_heads, heads.head_dim, generator=generator)
+        q, kv = q.to(heads.dtype).to(device), kv.to(heads.dtype).to(device)
+        backend.plan(batch)
+        reference.plan(batch)
+        found = backend.run(q, kv).float()
+        off = float((found - reference.run(q.float(), kv.float())).abs().max())
+        if not off <= TOLERANCE:  # nan is wrong, too
+            return f"its numbers are wrong here: {step} was off by {off:.2g} from torch's"
+    return None
+
+
+def _batch(lens: list[tuple[int, int]], block_size: int) -> tuple[PagedBatch, int]:
+    """A batch over blocks that lie in reverse order, and how many there are."""
+    pages = [math.ceil(total / block_size) for _, total in lens]
+    blocks = sum(pages)
+    batch = PagedBatch(
+        qo_indptr=np.cumsum([0, *(new for new, _ in lens)]).astype(np.int32),
+        kv_indptr=np.cumsum([0, *pages]).astype(np.int32),
+        kv_indices=np.arange(blocks, dtype=np.int32)[::-1].copy(),
+        last_page_len=np.array([(total - 1) % block_size + 1 for _, total in lens], dtype=np.int32),
+        block_size=block_size,
+    )
+    return batch, blocks

@@ -1,0 +1,186 @@
+"""FlashInfer's wrapper classes as chatkv makes, plans and runs them: every call to the library is in here.
+
+All arguments go by name and nothing private is touched, so that a version whose signatures only grew will
+do. ``fa2`` is pinned: the library's own choice changes with its version and with the length of a prompt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from chatkv.attention.base import PagedBatch
+from chatkv.attention.flashinfer_rules import Heads, Limits, wants_tensor_cores
+from chatkv.attention.flashinfer_staging import Staged, Staging
+from chatkv.attention.flashinfer_workspace import Workspaces
+
+BACKEND = "fa2"
+
+
+class Wrappers:
+    """Makes wrappers for one model on one device, and owns the memory they share.
+
+    The caller is one thread with one CUDA stream.
+    """
+
+    def __init__(self, library: ModuleType, heads: Heads, device: torch.device, limits: Limits) -> None:
+        self._library, self.heads, self.device, self._limits = library, heads, device, limits
+        self.tensor_cores = wants_tensor_cores(heads.group)
+        use(device)
+        self._staging = Staging(device)
+        self._workspaces = Workspaces(device)
+
+    def prefill(self) -> Any:
+        """A wrapper for any step. Compiles its kernel where there is none yet: minutes, once."""
+        wrapper = self._library.BatchPrefillWithPagedKVCacheWrapper(
+            float_workspace_buffer=self._workspaces.shared, kv_layout="NHD", backend=BACKEND
+        )
+        size = self._limits.block_size
+        self._workspaces.fit(wrapper, [self._prefill_plan(s, size) for s in self._extreme_prefills()])
+        return wrapper
+
+    def decode(self) -> Any:
+        """A wrapper for steps of one new token a request. Compiles as ``prefill`` does."""
+        wrapper = self._new_decode()
+        limits = self._limits
+        pages = limits.pages(limits.context)
+        steps = [_even(1, 1, pages, limits.block_size), _even(limits.requests, 1, pages, limits.block_size)]
+        self._workspaces.fit(wrapper, [self._decode_plan(step, limits.block_size) for step in steps])
+        return wrapper
+
+    def graph_decode(self, indptr: torch.Tensor, indices: torch.Tensor, last: torch.Tensor) -> Any:
+        """A decode wrapper over these device buffers (int32 ``[rows + 1]``, ``[pages]``, ``[rows]``)."""
+        wrapper = self._new_decode(
+            use_cuda_graph=True,
+            paged_kv_indptr_buffer=indptr,
+            paged_kv_indices_buffer=indices,
+            paged_kv_last_page_len_buffer=last,
+        )
+        rows, size = len(last), self._limits.block_size
+        # Whatever the lengths are, it needs the same: a graph's grid is fixed.
+        self._workspaces.fit(wrapper, [self._decode_plan(_even(rows, 1, len(indices) // rows, size), size)])
+        return wrapper
+
+    def plan_prefill(self, wrapper: Any, batch: PagedBatch) -> None:
+        """Plan a valid batch; ValueError where no scratch memory of a bearable size is enough."""
+        with self._staged(batch) as staged:
+            self._workspaces.plan(wrapper, self._prefill_plan(staged, batch.block_size))
+
+    def plan_decode(self, wrapper: Any, batch: PagedBatch, *, fixed: bool = False) -> None:
+        """Plan a valid batch of one new token a request. ``fixed``: the wrapper must keep its workspace,
+        as a captured graph holds its address.
+        """
+        with self._staged(batch) as staged:
+            arguments = self._decode_plan(staged, batch.block_size)
+            if fixed:
+                wrapper.plan(**arguments)
+            else:
+                self._workspaces.plan(wrapper, arguments)
+
+    def run(self, wrapper: Any, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        """``wrapper.run`` behind the checks it lacks; raises ValueError where something doesn't fit."""
+        heads = self.heads
+        if q.shape[1:] != (heads.heads, heads.head_dim) or kv.shape[3:] != (heads.kv_heads, heads.head_dim):
+            raise ValueError(
+                f"planned {heads.heads}/{heads.kv_heads} heads of {heads.head_dim}, "
+                f"got q {tuple(q.shape)} and KV {tuple(kv.shape)}"
+            )
+        if q.dtype != heads.dtype or kv.dtype != heads.dtype:
+            raise ValueError(f"planned {heads.dtype}, got q in {q.dtype} and KV in {kv.dtype}")
+        if not kv.is_contiguous():
+            raise ValueError("FlashInfer needs contiguous KV, so that K and V have equal strides")
+        use(self.device)
+        if q.stride(2) != 1 or q.stride(1) != heads.head_dim:
+            q = q.contiguous()  # rows may lie apart, as in a view into q, k and v; what is in a row may not
+        # Without ``out`` the prefill wrapper makes one and fills it with zeros: a kernel more in each layer.
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        attended: torch.Tensor = wrapper.run(q=q, paged_kv_cache=kv, out=out)
+        return attended
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _staged(self, batch: PagedBatch) -> Iterator[Staged]:
+        use(self.device)
+        staged = self._staging.stage(batch)
+        self._staging.settle()
+        try:
+            yield staged
+        finally:  # a plan that fails may have asked for copies as well
+            self._staging.sent()
+
+    def _new_decode(self, **graph: Any) -> Any:
+        return self._library.BatchDecodeWithPagedKVCacheWrapper(
+            float_workspace_buffer=self._workspaces.shared,
+            kv_layout="NHD",
+            use_tensor_cores=self.tensor_cores,
+            backend=BACKEND,
+            **graph,
+        )
+
+    def _prefill_plan(self, staged: Staged, block_size: int) -> dict[str, Any]:
+        return {
+            "qo_indptr": staged.qo_indptr,
+            "paged_kv_indptr": staged.kv_indptr,
+            "paged_kv_indices": staged.kv_indices,
+            "paged_kv_last_page_len": staged.last_page_len,
+            "head_dim_qk": self.heads.head_dim,
+            "causal": True,  # the library's default is False
+            **self._either_plan(block_size),
+        }
+
+    def _decode_plan(self, staged: Staged, block_size: int) -> dict[str, Any]:
+        return {
+            "indptr": staged.kv_indptr,
+            "indices": staged.kv_indices,
+            "last_page_len": staged.last_page_len,
+            "head_dim": self.heads.head_dim,
+            **self._either_plan(block_size),
+        }
+
+    def _either_plan(self, block_size: int) -> dict[str, Any]:
+        heads = self.heads
+        return {
+            "num_qo_heads": heads.heads,
+            "num_kv_heads": heads.kv_heads,
+            "page_size": block_size,
+            "pos_encoding_mode": "NONE",
+            "sm_scale": 1 / math.sqrt(heads.head_dim),
+            # The library's default is float16, whatever the tensors are.
+            "q_data_type": heads.dtype,
+            "kv_data_type": heads.dtype,
+            "o_data_type": heads.dtype,
+        }
+
+    def _extreme_prefills(self) -> list[Staged]:
+        """The steps that need most scratch: a prompt behind a long prefix, long or just over a small tile."""
+        limits, size = self._limits, self._limits.block_size
+        tokens = limits.batch_tokens
+        short = min(tokens, 64 // self.heads.group + 1)
+        return [
+            _even(1, new, max(limits.pages(limits.context), limits.pages(new)), size)
+            for new in (tokens, short)
+        ]
+
+
+def use(device: torch.device) -> None:
+    """Plans and kernels go to the *current* device, whatever the tensors say (flashinfer#924)."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
+def _even(requests: int, new: int, pages: int, block_size: int) -> Staged:
+    """``requests`` alike: ``new`` tokens each over ``pages`` full blocks. Only the lengths of it are read."""
+    steps = np.arange(requests + 1, dtype=np.int32)
+    return Staged(
+        qo_indptr=torch.from_numpy(steps * new),
+        kv_indptr=torch.from_numpy(steps * pages),
+        kv_indices=torch.zeros(requests * pages, dtype=torch.int32),
+        last_page_len=torch.full((requests,), block_size, dtype=torch.int32),
+    )
