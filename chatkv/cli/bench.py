@@ -1,4 +1,4 @@
-"""``chatkv bench``: measurements without a screen."""
+"""``chatkv bench``: measurements."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_compare import compare as bench_compare
 from chatkv.cli.bench_queue import queue
+from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
@@ -24,7 +25,7 @@ from chatkv.scheduler.names import ADMISSIONS, POLICIES
 _DEFAULT = EngineConfig()
 _LOAD = Workload()
 
-bench = typer.Typer(help="Measure, without a screen.", invoke_without_command=True, no_args_is_help=False)
+bench = typer.Typer(help="Measure.", invoke_without_command=True, no_args_is_help=False)
 
 
 @bench.callback(invoke_without_command=True)
@@ -142,3 +143,4 @@ bench.command()(trace)
 bench.command("cache")(bench_cache)
 bench.command("compare")(bench_compare)
 bench.command()(queue)
+bench.command("screen")(bench_screen)

@@ -13,7 +13,14 @@ TRACE = Path(__file__).parents[1] / "data" / "wl_gsp_roundrobin.jsonl"
 
 @pytest.mark.parametrize(
     "command",
-    [["bench"], ["bench", "cache"], ["bench", "compare"], ["bench", "queue"], ["bench", "trace", str(TRACE)]],
+    [
+        ["bench"],
+        ["bench", "cache"],
+        ["bench", "compare"],
+        ["bench", "queue"],
+        ["bench", "screen"],
+        ["bench", "trace", str(TRACE)],
+    ],
 )
 def test_a_place_that_does_not_exist(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
