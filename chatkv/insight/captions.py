@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from chatkv.insight.visible import counted, cut
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched
-
-Names = Callable[[int], str]
 
 ORDER = {
     "lru": "least recently used",
@@ -28,13 +26,22 @@ def node_name(node: int) -> str:
     return "the root" if node == kv.ROOT else f"node {node}"
 
 
-def caption(event: kv.Event, names: Names = node_name) -> str | None:
-    """The sentence, or None where the record says nothing a person would want to read.
+def request_name(request: int) -> str:
+    """``request 3``; what a caption calls a request unless told otherwise."""
+    return f"request {request}"
 
-    ``names(node id)`` is what to call a node; its result is shown as it is, so make it ``visible``.
-    """
+
+class Names(NamedTuple):
+    """What to call a node and a request, by id; shown as it is, so make it ``visible``."""
+
+    node: Callable[[int], str] = node_name
+    request: Callable[[int], str] = request_name
+
+
+def caption(event: kv.Event, names: Names | None = None) -> str | None:
+    """The sentence, or None where the record says nothing a person would want to read."""
     teller = _TELLERS.get(type(event))
-    return None if teller is None else teller(event, names)
+    return None if teller is None else teller(event, names or Names())
 
 
 def _created(e: kv.CacheCreated, names: Names) -> str:
@@ -42,61 +49,62 @@ def _created(e: kv.CacheCreated, names: Names) -> str:
 
 
 def _opened(e: kv.RequestOpened, names: Names) -> str:
-    session = f" from {cut(e.session, 40)}" if e.session else ""
+    # Who is called otherwise is called by the session.
+    session = f" from {cut(e.session, 40)}" if e.session and names.request is request_name else ""
     how = "comes back after it was preempted" if e.resumed else "starts"
-    return f"request {e.request}{session} {how}: {counted(e.prompt_tokens, 'prompt token')}"
+    return f"{names.request(e.request)}{session} {how}: {counted(e.prompt_tokens, 'prompt token')}"
 
 
 def _reused(e: kv.PrefixReused, names: Names) -> str:
     where = counted(len(e.path), "node")
-    return (
-        f"request {e.request} reused {counted(e.tokens, 'token')} in {where}: no need to compute them again"
-    )
+    reused = f"{names.request(e.request)} reused {counted(e.tokens, 'token')} in {where}"
+    return f"{reused}: no need to compute them again"
 
 
 def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
-    return f"request {e.request} took {counted(len(e.blocks), 'free block')}"
+    return f"{names.request(e.request)} took {counted(len(e.blocks), 'free block')}"
 
 
 def _copied(e: kv.SlotsCopied, names: Names) -> str:
-    source = f"block {e.source}" if e.node is None else names(e.node)
-    copied = f"request {e.request} copied {counted(e.tokens, 'token')} from {source}"
+    source = f"block {e.source}" if e.node is None else names.node(e.node)
+    copied = f"{names.request(e.request)} copied {counted(e.tokens, 'token')} from {source}"
     return f"{copied}: its block starts the same, then differs"
 
 
 def _stored(e: kv.NodeStored, names: Names) -> str:
-    who = "" if e.request is None else f" by request {e.request}"
+    who = "" if e.request is None else f" by {names.request(e.request)}"
     size = f"{counted(len(e.tokens), 'token')} in {counted(len(e.blocks), 'block')}"
-    return f"{names(e.node)} stored under {names(e.parent)}{who}: {size}, now others can reuse them"
+    stored = f"{names.node(e.node)} stored under {names.node(e.parent)}{who}"
+    return f"{stored}: {size}, now others can reuse them"
 
 
 def _extended(e: kv.NodeExtended, names: Names) -> str:
-    return f"{names(e.node)} grew by {counted(len(e.tokens), 'token')}"
+    return f"{names.node(e.node)} grew by {counted(len(e.tokens), 'token')}"
 
 
 def _split(e: kv.NodeSplit, names: Names) -> str:
-    where = f"{names(e.node)} split at {counted(e.at, 'token')}"
-    return f"{where}: two prompts now share its first part, {names(e.upper)}"
+    where = f"{names.node(e.node)} split at {counted(e.at, 'token')}"
+    return f"{where}: two prompts now share its first part, {names.node(e.upper)}"
 
 
 def _moved(e: kv.ChildrenMoved, names: Names) -> str:
-    return f"{names(e.heir)} takes the place of {names(e.node)}: it holds the same tokens"
+    return f"{names.node(e.heir)} takes the place of {names.node(e.node)}: it holds the same tokens"
 
 
 def _repointed(e: kv.RowRepointed, names: Names) -> str:
     size = counted(len(e.new), "block")
-    return f"request {e.request} now uses {size} of the tree in place of its own equal ones"
+    return f"{names.request(e.request)} now uses {size} of the tree in place of its own equal ones"
 
 
 def _evicted(e: kv.NodeEvicted, names: Names) -> str:
     if e.reason == "superseded":
         same = counted(e.tokens, "token")
-        return f"{names(e.node)} gave way to a block that starts with the same {same}"
-    return f"{names(e.node)} evicted: {counted(e.tokens, 'token')}, {_victim(e)}"
+        return f"{names.node(e.node)} gave way to a block that starts with the same {same}"
+    return f"{names.node(e.node)} evicted: {counted(e.tokens, 'token')}, {_victim(e)}"
 
 
 def _trimmed(e: kv.NodeTrimmed, names: Names) -> str:
-    return f"{names(e.node)} lost its last {counted(e.tokens, 'token')}: {_victim(e)}"
+    return f"{names.node(e.node)} lost its last {counted(e.tokens, 'token')}: {_victim(e)}"
 
 
 def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
@@ -108,24 +116,24 @@ def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
 
 def _pinned(e: kv.NodePinned, names: Names) -> str:
     return (
-        f"{names(e.node)} pinned: it will be evicted last"
+        f"{names.node(e.node)} pinned: it will be evicted last"
         if e.pinned
-        else f"{names(e.node)} no longer pinned"
+        else f"{names.node(e.node)} no longer pinned"
     )
 
 
 def _pin_refused(e: sched.PinRefused, names: Names) -> str:
-    return f"{names(e.node)} not pinned: {cut(e.reason, 300)}"
+    return f"{names.node(e.node)} not pinned: {cut(e.reason, 300)}"
 
 
 def _freed(e: kv.BlocksFreed, names: Names) -> str:
     why = {"duplicate": "the tree has the same", "preempted": "others need the room"}.get(e.reason, e.reason)
-    return f"request {e.request} gave back {counted(len(e.blocks), 'block')}: {why}"
+    return f"{names.request(e.request)} gave back {counted(len(e.blocks), 'block')}: {why}"
 
 
-def _to_whom(e: kv.PromptAccounted) -> str:
+def _to_whom(e: kv.PromptAccounted, names: Names) -> str:
     when = "" if e.evicted_seq is None else f" (at {e.evicted_seq}"
-    whom = "" if e.evicted_by is None else f" for request {e.evicted_by}"
+    whom = "" if e.evicted_by is None else f" for {names.request(e.evicted_by)}"
     return f"{when}{whom})" if when else ""
 
 
@@ -134,7 +142,7 @@ def _accounted(e: kv.PromptAccounted, names: Names) -> str:
         (e.hit, "reused"),
         (e.copied, "copied"),
         (e.first_seen, "never seen before"),
-        (e.evicted, f"evicted before{_to_whom(e)}"),
+        (e.evicted, f"evicted before{_to_whom(e, names)}"),
         (e.diverged, f"behind the first difference, at token {e.diverged_at}"),
         (e.rounding, "lost to rounding to whole blocks"),
         (e.last_token, "the last token, always computed"),
@@ -142,7 +150,7 @@ def _accounted(e: kv.PromptAccounted, names: Names) -> str:
         (e.bypassed, "computed because reuse is off"),
     ]
     told = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f"request {e.request}: of {counted(e.prompt_tokens, 'prompt token')} {told}"
+    return f"{names.request(e.request)}: of {counted(e.prompt_tokens, 'prompt token')} {told}"
 
 
 def _cleared(e: kv.CacheCleared, names: Names) -> str:
@@ -150,25 +158,25 @@ def _cleared(e: kv.CacheCleared, names: Names) -> str:
 
 
 def _refused(e: sched.RequestRefused, names: Names) -> str:
-    return f"request {e.request} refused: {cut(e.reason, 200)}"
+    return f"{names.request(e.request)} refused: {cut(e.reason, 200)}"
 
 
 def _queued(e: sched.RequestQueued, names: Names) -> str:
-    return f"request {e.request} waits its turn: {counted(e.prompt_tokens, 'prompt token')}"
+    return f"{names.request(e.request)} waits its turn: {counted(e.prompt_tokens, 'prompt token')}"
 
 
 def _admitted(e: sched.RequestAdmitted, names: Names) -> str:
     passed = f"; {counted(e.overtaken, 'later one')} ran first" if e.overtaken else ""
     cached = counted(e.cached, "token")
-    return f"request {e.request} runs: {cached} need no computing, {e.waiting} still wait{passed}"
+    return f"{names.request(e.request)} runs: {cached} need no computing, {e.waiting} still wait{passed}"
 
 
 def _preempted(e: sched.RequestPreempted, names: Names) -> str:
-    return f"request {e.request} preempted, it will run again later: {cut(e.reason, 200)}"
+    return f"{names.request(e.request)} preempted, it will run again later: {cut(e.reason, 200)}"
 
 
 def _first_token(e: sched.FirstToken, names: Names) -> str:
-    return f"request {e.request} has its first token after {_seconds(e.ttft_s)}"
+    return f"{names.request(e.request)} has its first token after {_seconds(e.ttft_s)}"
 
 
 def _finished(e: sched.RequestFinished, names: Names) -> str:
@@ -185,7 +193,7 @@ def _finished(e: sched.RequestFinished, names: Names) -> str:
     }.get(e.reason, e.reason)
     made = counted(e.output_tokens, "token")
     reused = f"{e.cached} of {e.prompt_tokens} prompt tokens reused"
-    return f"request {e.request} over ({cut(why, 80)}): {made}{rate}, {reused}"
+    return f"{names.request(e.request)} over ({cut(why, 80)}): {made}{rate}, {reused}"
 
 
 def _seconds(value: float) -> str:

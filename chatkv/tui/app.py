@@ -100,6 +100,11 @@ class ChatkvApp(CommandsApp):
             ("Stop all answers", "in every session", self.action_stop_all),
             ("Clear the cache", "forget every cached prefix", self.action_clear_cache),
             ("Pause or go on with the picture", "{pane.pause} · the engine goes on", main.action_freeze),
+            (
+                "Captions",
+                "{pane.captions} · what has just happened, or none",
+                main.action_captions,
+            ),
             ("Export the picture", "{pane.export} · JSON and SVG", self.action_export),
             ("Zoom the pane", "{pane.zoom}", main.action_zoom),
             ("Theme", "choose the colours", self.action_change_theme),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from chatkv.engine.messages import Ready
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.patrol import Patrol
+from chatkv.kvcache.events import Event
 from chatkv.text import one_line
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
@@ -89,12 +90,12 @@ class CacheColumn(Vertical):
         self.metrics.set_policy(ready.policy)
         self.queue.set_policy(ready.policy)
 
-    def show(self, feed: Feed, session: str) -> None:
-        """Draw the feed's mirror; what belongs to ``session`` stands out."""
+    def show(self, feed: Feed, session: str, recent: Iterable[Event] = ()) -> None:
+        """Draw the feed's mirror and what is new in its log; what belongs to ``session`` stands out."""
         mirror = self._mirror = feed.mirror
         for notice in feed.take_notices():
             self.notify(one_line(notice, 400), severity="warning", markup=False, timeout=8)
-        self.log_view.add(feed.take_recent())
+        self.log_view.add(recent)
         self.tree_view.fade(feed.faint)
         for pane in (
             self.tree_view,

@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
 from chatkv.tui.arranged_screen import ArrangedScreen
+from chatkv.tui.cache.caption_line import CaptionLine
 from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.messages import BlockSelected, NodeSelected, PinWanted
 from chatkv.tui.cache.status import StatusLine
@@ -25,6 +26,7 @@ from chatkv.tui.desk import Desk
 from chatkv.tui.header import Header, LoadLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
+from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
@@ -33,6 +35,8 @@ from chatkv.tui.status import context_of, status_of
 CHAT_S = 1 / 15
 CACHE_S = 1 / 6
 """The chat and the cache panes are drawn at most this often, however many steps the engine makes."""
+CAPTIONS = "captions"
+"""Under this name it is remembered whether they are ``on`` or ``off``."""
 
 
 class MainScreen(ArrangedScreen):
@@ -51,6 +55,7 @@ class MainScreen(ArrangedScreen):
         bind("previous_pane", "pane(-1)", priority=True),
         bind("pane.zoom", "zoom", "Zoom"),
         bind("pane.pause", "freeze", "Pause"),
+        bind("pane.captions", "captions"),
         bind("pane.export", "app.export", "Export"),
         bind("pane.write", "prompt"),
         bind("pane.help", "app.help"),
@@ -58,9 +63,10 @@ class MainScreen(ArrangedScreen):
         *(bind(f"go_{n}", f"app.switch({n})") for n in range(1, 10)),
     ]
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, remembered: Remembered | None = None) -> None:
         super().__init__()
         self.desk = desk
+        self.remembered = remembered or Remembered()
         self.clock: Callable[[], float] = time.time
         """Wall time, as the events are stamped with."""
         self._dirty = True
@@ -79,14 +85,17 @@ class MainScreen(ArrangedScreen):
             yield CacheColumn(id="cache")
         yield Choices(id="choices")
         yield Prompt(id="prompt")
+        yield CaptionLine(id="caption")
         yield Legend(id="legend")
         yield StatusLine(id="status")
         yield Footer()
 
     def on_mount(self) -> None:
         """The first frame is empty; the app fills it once it is up."""
+        self._set_captions()
         self.prompt.focus()
         self.cache.name_sessions(self._name_of)
+        self.caption.session_name = self._name_of
         self.set_interval(CHAT_S, self.draw_chat)
         self.set_interval(CACHE_S, self.draw_cache)
 
@@ -95,6 +104,11 @@ class MainScreen(ArrangedScreen):
     def changed(self) -> None:
         """Something the desk knows has changed: draw it with the next frame."""
         self._dirty = True
+
+    @property
+    def caption(self) -> CaptionLine:
+        """What has just happened, in a sentence."""
+        return self.query_one(CaptionLine)
 
     async def show_session(self, session: Session) -> None:
         """Put ``session`` on the screen, and its draft into the prompt."""
@@ -115,12 +129,16 @@ class MainScreen(ArrangedScreen):
 
     def draw_cache(self) -> None:
         """Bring the cache panes in line with the feed, if it changed."""
-        feed = self.desk.feed
-        feed.fade(self.clock())
+        feed, now = self.desk.feed, self.clock()
+        feed.fade(now)
         if feed.dirty:
             feed.dirty = False
-            self.cache.show(feed, self.desk.book.current.key)
+            recent = feed.take_recent()
+            self.cache.show(feed, self.desk.book.current.key, recent)
+            self.caption.hear(recent, feed.mirror, now)
             self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
+        if not feed.frozen:
+            self.caption.tick(now)
 
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book
@@ -153,7 +171,7 @@ class MainScreen(ArrangedScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that type in the prompt are not offered there; stop only while there is something to stop."""
         typing = isinstance(self.focused, Prompt)
-        if action in ("zoom", "freeze", "prompt"):
+        if action in ("zoom", "freeze", "prompt", "captions"):
             return not typing
         return True
 
@@ -184,6 +202,17 @@ class MainScreen(ArrangedScreen):
         feed = self.desk.feed
         feed.freeze(not feed.frozen)
         self.changed()
+
+    def action_captions(self) -> None:
+        """Tell in a line what has just happened, or no longer."""
+        self.remembered.set(CAPTIONS, "off" if self.caption.display else "on")
+        self._set_captions()
+
+    def _set_captions(self) -> None:
+        """As remembered; who never chose has them where there are rows enough (``app.tcss``)."""
+        chosen = self.remembered.get(CAPTIONS, "")
+        self.set_class(chosen == "on", "-captions")
+        self.set_class(chosen == "off", "-no-captions")
 
     # What the parts say
 

@@ -68,7 +68,7 @@ class SpineApp(App[None]):
             self.register_theme(good)
         self._problems = [str(problem) for problem in problems]
         self.theme = theme
-        self.main = MainScreen(self.desk)
+        self.main = MainScreen(self.desk, self.remembered)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the cache's states, for themes that don't set them."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from chatkv.insight.captions import caption
+from chatkv.insight.captions import Names, caption
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched
 from tests.insight.streams import ints
@@ -95,6 +95,6 @@ def test_sentences(event: kv.Event, sentence: str | None) -> None:
 
 def test_nodes_are_called_what_the_caller_calls_them() -> None:
     event = kv.NodeSplit(seq=1, node=7, upper=9, at=16)
-    told = caption(event, {7: "“sys prompt”", 9: "node 9"}.__getitem__)
+    told = caption(event, Names({7: "“sys prompt”", 9: "node 9"}.__getitem__))
     assert told is not None
     assert told.startswith("“sys prompt” split at 16 tokens")

@@ -22,6 +22,8 @@ ANSWERS = {
     "Write a poem about rain.": "Soft rain on the *window*,\nit counts the seconds for me.",
 }
 SYSTEM = "You are a friendly assistant. You answer briefly, and with an example where one helps."
+PLAYED = 1_700_000_100.0
+"""When it is, in seconds since 1970: a little after all that the fake engine's clock will say."""
 
 
 def answer(request: GenerateRequest) -> str:
@@ -39,6 +41,8 @@ class Scene(Bench):
 
     async def play(self, pilot: Pilot[None]) -> None:
         self.pilot = pilot
+        # How long a caption is held must not depend on how long a scene takes.
+        self.app.main.clock = lambda: PLAYED
         await pilot.pause()
         self.app.main.prompt.cursor_blink = False
         self.engine.ready()

@@ -14,31 +14,17 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from chatkv.insight.captions import Names, caption, node_name
+from chatkv.insight.captions import caption
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.touched import Touched, touched
 from chatkv.kvcache import events as kv
 from chatkv.tui.cache.cells import pad, steady
+from chatkv.tui.cache.event_looks import event_look
 from chatkv.tui.cache.messages import EventSelected
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.keys.current import bind
-
-_LOOKS: dict[type[kv.Event], Look] = {
-    kv.NodeStored: Look.NEW,
-    kv.NodeExtended: Look.NEW,
-    kv.PrefixReused: Look.REUSED,
-    kv.NodeEvicted: Look.EVICTED,
-    kv.NodeTrimmed: Look.EVICTED,
-    kv.CacheCleared: Look.EVICTED,
-    kv.PathLocked: Look.LOCKED,
-    kv.PathUnlocked: Look.IDLE,
-    kv.SlotsCopied: Look.COPIED,
-    kv.NodePinned: Look.PINNED,
-    kv.BlocksFreed: Look.FREE,
-}
-_SPLIT, _OTHER = "/", ">"
 
 
 class Entry(NamedTuple):
@@ -91,18 +77,15 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
         """``seq`` of the line the cursor is on; None: the newest, whichever that is."""
         self._until: int | None = None
         """``seq`` of the picture; what came later is not shown. None: no picture yet, all is."""
-        self.names: Names = node_name
-        """What a caption calls a node; applied when an event is added."""
 
     def add(self, records: Iterable[kv.Event]) -> None:
         """Put these, in their order, before all others."""
         fresh = False
         for event in records:
-            text = caption(event, self.names)
+            text = caption(event)
             if text is None:
                 continue
-            look = _LOOKS.get(type(event))
-            glyph = look.glyph if look else _SPLIT if isinstance(event, kv.NodeSplit) else _OTHER
+            look, glyph = event_look(type(event))
             self._entries.appendleft(Entry(event.seq, look, glyph, text, touched(event)))
             fresh = True
         if fresh:

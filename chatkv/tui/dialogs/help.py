@@ -95,6 +95,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ),
             ("{pane.sort*}", "in the tree: order by recency, size, hits, as it came"),
             ("{map.density*}", "in the block map: one cell for many blocks, or one for each"),
+            ("{pane.captions*}", "captions: a line that says what has just happened, or none"),
             ("{pane.pause*}", "freeze the picture; the engine goes on, nothing is lost"),
             ("{pane.export*}", "export the picture as JSON and SVG"),
         ),

@@ -63,6 +63,7 @@ ACTIONS: dict[str, Action] = {
     # These act in panes and are letters in the prompt.
     "pane.zoom": Action("z", "main", "zoom the pane, and back"),
     "pane.pause": Action("space", "main", "freeze the picture, and go on"),
+    "pane.captions": Action("n", "main", "captions, or none"),
     "pane.export": Action("x", "main", "export the picture"),
     "pane.write": Action("i", "main", "to the prompt"),
     "pane.help": Action("question_mark", "main", "all keys"),

@@ -1,0 +1,158 @@
+"""Which one of the many events of a moment is told in the caption, and for how long it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from chatkv.insight.captions import ORDER, Names, caption, node_name, request_name
+from chatkv.insight.mirror import Mirror
+from chatkv.insight.visible import counted, cut
+from chatkv.kvcache import events as kv
+from chatkv.scheduler import events as sched
+
+HOLD_S = 3.0
+"""Seconds that a sentence needs to be read."""
+NEWEST = 500
+"""Of a longer burst only the newest events have "just happened"."""
+_NAME_CELLS = 24
+
+WEIGHTS: dict[type[kv.Event], int] = {
+    sched.RequestRefused: 10,
+    kv.CacheCleared: 10,
+    sched.PinRefused: 10,
+    kv.NodePinned: 10,
+    sched.RequestPreempted: 9,
+    kv.NodeSplit: 8,
+    kv.NodeEvicted: 7,
+    kv.NodeTrimmed: 7,
+    kv.PrefixReused: 6,
+    kv.SlotsCopied: 5,
+    kv.PromptAccounted: 4,
+    sched.RequestFinished: 4,
+    kv.NodeStored: 3,
+    kv.CacheCreated: 3,
+    kv.RowRepointed: 2,
+    kv.ChildrenMoved: 2,
+    sched.RequestAdmitted: 2,
+    sched.RequestQueued: 1,
+    sched.FirstToken: 1,
+    kv.RequestOpened: 1,
+    kv.NodeExtended: 1,
+    kv.BlocksFreed: 1,
+    kv.BlocksAllocated: 0,
+}
+"""How much a kind is worth telling; what is missing is not told. What a person asked for comes first, then
+what changes the tree or costs computing again, then what saves it, then everyday work."""
+
+
+class Sentence(NamedTuple):
+    """``text`` about the event ``seq`` of ``kind``."""
+
+    seq: int
+    weight: int
+    kind: type[kv.Event]
+    text: str
+
+
+class Narrator:
+    """Owns the sentence shown. It has no clock of its own: whoever asks says what time it is, in seconds."""
+
+    def __init__(self, hold_s: float = HOLD_S) -> None:
+        self.shown: Sentence | None = None
+        self.session_name: Callable[[str], str] = str
+        """A session's key → what people call it."""
+        self._hold_s = hold_s
+        self._since = 0.0
+        self._next: Sentence | None = None
+        """The best of what came while the one shown is held."""
+
+    def hear(self, events: Iterable[kv.Event], mirror: Mirror, now: float) -> None:
+        """These happened, in this order; ``mirror`` is how things stand behind the last of them."""
+        newest = list(events)[-NEWEST:]
+        if any(isinstance(event, kv.CacheCreated) for event in newest):
+            self.shown = self._next = None  # another clock starts
+        found = [(weight, event) for event in newest if (weight := weigh(event)) is not None]
+        if not found:
+            return
+        best = max(found, key=lambda it: (it[0], it[1].seq))
+        self.offer(self._tell(*best, newest, mirror), now)
+        behind = [it for it in found if it[1].seq > best[1].seq]
+        if behind:
+            self.offer(self._tell(*max(behind, key=lambda it: (it[0], it[1].seq)), newest, mirror), now)
+
+    def offer(self, sentence: Sentence, now: float) -> None:
+        """Show it at once where it is more important or the one shown was read; else it waits its turn."""
+        self.tick(now)
+        if self.shown is None or sentence.weight > self.shown.weight or self._over(now):
+            # What waited came before this one, and is no longer what has just happened.
+            self._show(sentence, now)
+        elif self._next is None or sentence.weight >= self._next.weight:
+            self._next = sentence
+
+    def tick(self, now: float) -> None:
+        """Time goes by: once the one shown was read, what came meanwhile is told."""
+        if self._next is not None and self._over(now):
+            self._show(self._next, now)
+
+    def _over(self, now: float) -> bool:
+        return not 0 <= now - self._since < self._hold_s  # a clock may be set back
+
+    def _show(self, sentence: Sentence, now: float) -> None:
+        self.shown, self._since, self._next = sentence, now, None
+
+    # -- the words ---------------------------------------------------------------------------
+
+    def _tell(self, weight: int, event: kv.Event, among: list[kv.Event], mirror: Mirror) -> Sentence:
+        words = ""
+        if isinstance(event, kv.NodeSplit):
+            words = self._split(event, mirror)
+        elif isinstance(event, kv.NodeEvicted | kv.NodeTrimmed):
+            words = _evictions(event, among)
+        if not words:
+            names = Names(node_name, lambda request: self._who(request, mirror))
+            words = caption(event, names) or ""
+        return Sentence(event.seq, weight, type(event), words)
+
+    def _who(self, request: int, mirror: Mirror) -> str:
+        view = mirror.requests.get(request)
+        return self._called(view.session) if view is not None and view.session else request_name(request)
+
+    def _called(self, session: str) -> str:
+        return f"'{cut(self.session_name(session), _NAME_CELLS)}'"
+
+    def _split(self, event: kv.NodeSplit, mirror: Mirror) -> str:
+        """Who shares how much by it; empty where the node is gone already or nobody is known to use it."""
+        upper = mirror.nodes.get(event.upper)
+        if upper is None or not upper.sessions:
+            return ""
+        tokens = counted(sum(len(mirror.nodes[node].tokens) for node in mirror.path(upper.id)), "token")
+        who = [self._called(session) for session in sorted(upper.sessions)]
+        if len(who) == 1:
+            return f"{who[0]} went another way behind its first {tokens}: node split in two"
+        chats = " and ".join(who) if len(who) == 2 else f"{len(who)} chats"
+        return f"{chats} share their first {tokens}: node split in two"
+
+
+def weigh(event: kv.Event) -> int | None:
+    """How much it is worth telling; None where it is not told."""
+    match event:
+        case kv.NodeEvicted() if event.reason == "superseded":
+            return WEIGHTS[kv.RowRepointed]  # nothing is lost by it
+        case kv.PrefixReused() if not event.tokens:
+            return None
+        case kv.PromptAccounted() if event.evicted or event.diverged:
+            return WEIGHTS[kv.SlotsCopied]  # it could have been reused, and why it is not is the question
+    return WEIGHTS.get(type(event))
+
+
+def _evictions(last: kv.NodeEvicted | kv.NodeTrimmed, among: list[kv.Event]) -> str:
+    """All that had to go for room, in one; empty where it was this one alone."""
+    gone = [e for e in among if isinstance(e, kv.NodeEvicted | kv.NodeTrimmed) and e.reason == last.reason]
+    if len(gone) < 2:
+        return ""
+    nodes, blocks = counted(len(gone), "node"), counted(sum(len(e.blocks) for e in gone), "block")
+    why = ORDER.get(last.strategy, f"by {last.strategy}")
+    if last.reason == "superseded":
+        return f"{nodes} gave way to blocks that start with the same tokens"
+    return f"{nodes} evicted, {why} first: {blocks} free again, their tokens must be computed anew"
