@@ -8,6 +8,7 @@ import typer
 
 from chatkv import __version__
 from chatkv.cli.bench import bench
+from chatkv.cli.config import config
 from chatkv.cli.doctor import doctor
 from chatkv.cli.export import export
 from chatkv.cli.listing import themes
@@ -41,7 +42,7 @@ def chatkv(
         print(context.get_help())
 
 
-for command in (run, models, fetch, themes, export, doctor):
+for command in (run, models, fetch, themes, export, doctor, config):
     app.command()(command)
 app.add_typer(sessions, name="sessions")
 app.add_typer(bench, name="bench")

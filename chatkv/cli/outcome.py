@@ -22,8 +22,15 @@ def invoke(arguments: Sequence[str]) -> int:
     """
     try:
         from chatkv.cli.app import app
+        from chatkv.cli.defaults import Defaults
 
-        code = app(list(arguments), prog_name="chatkv", standalone_mode=False)
+        asks_help = not {"-h", "--help"}.isdisjoint(arguments)
+        code = app(
+            list(arguments),
+            prog_name="chatkv",
+            standalone_mode=False,
+            default_map=Defaults(lenient=asks_help),
+        )
         if sys.stdout is not None:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0

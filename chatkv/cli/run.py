@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli import sampling as options
+from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
@@ -28,6 +29,7 @@ _BROWSER = "Browser"
 
 
 def run(
+    context: typer.Context,
     model: Annotated[
         str,
         typer.Option(help="A name from 'chatkv models', a Hugging Face folder or org/name, or a GGUF file."),
@@ -85,7 +87,10 @@ def run(
         ),
     ] = _DEFAULT.evict_grain,
     strict_blocks: Annotated[
-        bool, typer.Option("--strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY)
+        bool,
+        typer.Option(
+            "--strict-blocks/--no-strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY
+        ),
     ] = False,
     max_running: Annotated[
         int, typer.Option(min=1, help="Requests that run at once.", rich_help_panel=_QUEUE)
@@ -144,41 +149,49 @@ def run(
     from chatkv.chat.store import SessionStore
     from chatkv.paths import data_dir
 
-    config = EngineConfig(
-        model=model,
-        block_size=block_size,
-        kv_memory=None if kv_memory is None else parse_size(kv_memory, "--kv-memory"),
-        num_blocks=num_blocks,
-        max_context=max_context,
-        max_batch_tokens=max_batch_tokens,
-        dtype=dtype,
-        attention=attention,
-        cache=cache,
-        strict=strict_blocks,
-        eviction=eviction,
-        evict_grain=evict_grain,
-        max_running=max_running,
-        policy=policy,
-        max_overtaken=max_overtaken,
-        admission=admission,
-        threads=threads,
-        verify=verify,
-    ).validate()
-    sampling = options.checked(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        stop=stop,
-        max_tokens=max_tokens,
-        seed=seed,
-    )
-    check_model(model)
-    _check_theme(theme)
-    if (web_host is not None or web_port is not None) and not web:
+    # Of two that say the same, what is typed goes before what the file says.
+    if from_file(context, "num_blocks") and kv_memory is not None and not from_file(context, "kv_memory"):
+        num_blocks = None
+    if from_file(context, "kv_memory") and num_blocks is not None and not from_file(context, "num_blocks"):
+        kv_memory = None
+    with naming_the_file(context):
+        config = EngineConfig(
+            model=model,
+            block_size=block_size,
+            kv_memory=None if kv_memory is None else parse_size(kv_memory, "--kv-memory"),
+            num_blocks=num_blocks,
+            max_context=max_context,
+            max_batch_tokens=max_batch_tokens,
+            dtype=dtype,
+            attention=attention,
+            cache=cache,
+            strict=strict_blocks,
+            eviction=eviction,
+            evict_grain=evict_grain,
+            max_running=max_running,
+            policy=policy,
+            max_overtaken=max_overtaken,
+            admission=admission,
+            threads=threads,
+            verify=verify,
+        ).validate()
+        sampling = options.checked(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            stop=stop,
+            max_tokens=max_tokens,
+            seed=seed,
+        )
+        _check_theme(theme)
+    with naming_the_file(context, "model"):
+        check_model(model)
+    typed = [name for name in ("web_host", "web_port") if not from_file(context, name)]
+    if any(context.params[name] is not None for name in typed) and not web:
         raise UsageError("--web-host and --web-port need --web")
     in_browser = talks_to_browser()
     if not web and not in_browser and not _is_terminal():
@@ -197,7 +210,7 @@ def run(
     _log_to_file()
     from chatkv.tui.app import run as open_chat
 
-    raise typer.Exit(open_chat(config, sampling, folder, theme))
+    raise typer.Exit(open_chat(config, sampling, folder, theme, keymap=settings_of(context).keys))
 
 
 def _is_terminal() -> bool:

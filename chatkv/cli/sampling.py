@@ -44,7 +44,9 @@ MaxTokens = Annotated[int, typer.Option(help="Tokens an answer may have.", rich_
 Seed = Annotated[int | None, typer.Option(help="For the same answers every time.", rich_help_panel=_PANEL)]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Compute each answer again without the cache, and compare the logits."),
+    typer.Option(
+        "--verify/--no-verify", help="Compute each answer again without the cache, and compare the logits."
+    ),
 ]
 
 

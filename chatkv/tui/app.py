@@ -21,7 +21,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
-from chatkv.tui.keys.current import fill, hint
+from chatkv.tui.keys.current import Keymap, fill, hint
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.themes import DEFAULT_THEME
 
@@ -134,7 +134,14 @@ class ChatkvApp(CommandsApp):
         self.exit(return_code=1 if self.desk.failed else 0)
 
 
-def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str | None = None) -> int:
+def run(
+    config: EngineConfig,
+    sampling: Sampling,
+    store_folder: Path,
+    theme: str | None = None,
+    *,
+    keymap: Keymap | None = None,
+) -> int:
     """Open the chat; returns the exit code when the person quits.
 
     The CLI has checked the options, the theme and the terminal.
@@ -152,6 +159,7 @@ def run(config: EngineConfig, sampling: Sampling, store_folder: Path, theme: str
         theme=theme or DEFAULT_THEME,
         pictures=data_dir() / "snapshots",
         remembered=Remembered(data_dir() / "screen.json"),
+        keymap=keymap,
     )
     app.run()
     code = app.return_code or 0

@@ -19,13 +19,14 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
     app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
-    def run(*arguments: Any) -> int:
+    def run(*arguments: Any, keymap: Any) -> int:
         calls.append(arguments)
         return 7
 
     monkeypatch.setattr(app, "run", run)
     monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: True)
     monkeypatch.setenv("CHATKV_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CHATKV_CONFIG", str(tmp_path / "config"))
     return calls
 
 
