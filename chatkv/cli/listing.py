@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
 
 
 def themes() -> None:
@@ -14,9 +18,13 @@ def themes() -> None:
     from chatkv.tui.themes import load_themes
 
     own, problems = load_themes()
-    rows = [(theme.name, "dark" if theme.dark else "light", "chatkv") for theme in own]
-    rows += [(name, "dark" if t.dark else "light", "Textual") for name, t in sorted(BUILTIN_THEMES.items())]
+    rows = [(theme.name, _kind(theme), "chatkv") for theme in own]
+    rows += [(name, _kind(theme), "Textual") for name, theme in sorted(BUILTIN_THEMES.items())]
     print_table(("theme", "kind", "from"), rows)
     print(f"\nYour own themes: {config_dir() / 'themes'}/*.toml")
     for problem in problems:
         print(problem, file=sys.stderr)
+
+
+def _kind(theme: Theme) -> str:
+    return "terminal" if theme.ansi else "dark" if theme.dark else "light"

@@ -33,6 +33,7 @@ class ChipRow(Widget):
     DEFAULT_CSS = """
     ChipRow { height: 1; width: 1fr; }
     ChipRow > .chips--current { background: $primary; color: $background; text-style: bold; }
+    ChipRow:ansi > .chips--current { background: $background; color: $foreground; text-style: bold reverse; }
     ChipRow > .chips--other { color: $foreground; background: $panel; }
     ChipRow > .chips--more { color: $text-muted; }
     """

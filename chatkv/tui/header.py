@@ -21,7 +21,7 @@ class Header(Widget):
     """`` chatkv  SmolLM2-135M · torch/cpu · bf16 · FCFS``; only the name where room is short."""
 
     DEFAULT_CSS = """
-    Header { width: auto; height: 1; padding: 0 1; }
+    Header { width: auto; height: 1; padding: 0 1; color: $text-muted; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -40,7 +40,7 @@ class Header(Widget):
         name = Content("chatkv").stylize("bold $primary")
         if self._ready is None or self._brief:
             return name
-        return name + Content("  " + describe(self._ready)).stylize("$text-muted")
+        return name + Content("  " + describe(self._ready))
 
 
 class LoadLine(Widget):

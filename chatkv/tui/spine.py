@@ -23,9 +23,10 @@ from chatkv.tui.keys.current import NONE, Keymap, bind, keys_of, textual_keymap,
 from chatkv.tui.main_screen import MainScreen
 from chatkv.tui.pastes import take_pastes_whole
 from chatkv.tui.remembered import Remembered
+from chatkv.tui.reverse import keep_reverse
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
-from chatkv.tui.themes import DEFAULT_THEME, KV_DEFAULTS, load_themes
+from chatkv.tui.themes import DEFAULT_THEME, load_themes, variable_defaults
 
 
 class SpineApp(App[None]):
@@ -58,6 +59,7 @@ class SpineApp(App[None]):
         self.COMMAND_PALETTE_BINDING = next(iter(keys_of("palette")), NONE)  # type: ignore[misc]
         read_alt_keys(key for id in ACTIONS for key in keys_of(id))
         take_pastes_whole()
+        keep_reverse()
         self._engine = engine
         self.remembered = remembered or Remembered()
         self.pictures = pictures or store.folder.parent / "snapshots"
@@ -71,8 +73,8 @@ class SpineApp(App[None]):
         self.main = MainScreen(self.desk, self.remembered)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours of the cache's states, for themes that don't set them."""
-        return dict(KV_DEFAULTS)
+        """Colours of the cache's states and the like, for themes that don't set them."""
+        return variable_defaults(self.current_theme)
 
     def get_default_screen(self) -> Screen[object]:
         """The one that is always there."""

@@ -34,8 +34,31 @@ KV_DEFAULTS: dict[str, str] = {
     "kv-copied": "#1d8a99",
     "kv-pinned": "#a35bc4",
 }
-"""For ``get_theme_variable_defaults``: colours of the cache's states, readable on dark and on light
-backgrounds, for themes (Textual's own) that don't set them."""
+"""Colours of the cache's states, readable on dark and on light backgrounds, for themes (Textual's own)
+that don't set them."""
+
+_ANSI_DEFAULTS: dict[str, str] = {
+    # Of the terminal's sixteen what is nearest to new green, reused blue, evicted orange, and is seen on
+    # black and on white.
+    "kv-new": "ansi_green",
+    "kv-reused": "ansi_bright_blue",
+    "kv-evicted": "ansi_red",
+    "kv-locked": "ansi_yellow",
+    "kv-idle": "ansi_default",
+    "kv-free": "ansi_bright_black",
+    "kv-copied": "ansi_cyan",
+    "kv-pinned": "ansi_magenta",
+    "frame": "ansi_bright_black",
+    # Textual's style sheets use these, and such a theme has them only if it sets them.
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "foreground-disabled": "ansi_bright_black",
+    "surface-active": "ansi_default",
+}
+"""The same for themes with ``ansi = true``."""
+
+OWN_VARIABLES = (*KV_DEFAULTS, "frame")
+"""What a theme may set beside Textual's variables; ``frame`` is the border of a pane without focus."""
 
 _NAME = re.compile(r"[\w.-]{1,40}")
 _FIELDS = {f.name: str(f.type) for f in dataclasses.fields(Theme)}
@@ -82,6 +105,14 @@ def load_themes(folders: Iterable[Path] | None = None) -> tuple[list[Theme], lis
             else:
                 themes[theme.name] = theme
     return list(themes.values()), problems
+
+
+def variable_defaults(theme: Theme) -> dict[str, str]:
+    """For ``get_theme_variable_defaults``: every variable that style sheets use and ``theme`` may lack."""
+    if theme.ansi:
+        return dict(_ANSI_DEFAULTS)
+    foreground = theme.foreground or theme.to_color_system().generate()["foreground"]
+    return {**KV_DEFAULTS, "frame": f"{foreground} 30%"}
 
 
 def theme_names() -> list[str]:
@@ -151,8 +182,8 @@ def _check_colour(key: str, value: str) -> None:
 def _check_variable(name: str, value: str) -> None:
     if name in KV_DEFAULTS:
         _check_colour(name, value)
-    elif name not in _textual_variables():
-        raise ThemeError(f"unknown variable '{name}'; chatkv's are {', '.join(KV_DEFAULTS)}")
+    elif name != "frame" and name not in _textual_variables():
+        raise ThemeError(f"unknown variable '{name}'; chatkv's are {', '.join(OWN_VARIABLES)}")
     elif name.endswith("-style"):
         if bad := set(value.split()) - VALID_STYLE_FLAGS:
             raise ThemeError(f"'{name}' has no style {sorted(bad)[0]!r}")

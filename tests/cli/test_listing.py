@@ -45,10 +45,15 @@ def test_themes_are_listed_with_the_faults(
     (tmp_path / "themes" / "bad.toml").write_text("=")
     assert invoke(["themes"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[:2] for line in out.splitlines()[1:4]] == [
+    assert [line.split()[:2] for line in out.splitlines()[1:9]] == [
+        ["chatkv-contrast", "dark"],
         ["chatkv-dark", "dark"],
+        ["chatkv-ember", "dark"],
         ["chatkv-light", "light"],
+        ["chatkv-paper", "light"],
+        ["chatkv-phosphor", "dark"],
         ["chatkv-safe", "dark"],
+        ["chatkv-terminal", "terminal"],
     ]
     assert err.startswith("theme bad.toml: is not TOML")
 

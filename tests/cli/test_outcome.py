@@ -45,7 +45,7 @@ def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("run --temperature nan", "--temperature"),
         ("run --temperature -1", "--temperature"),
         ("run --top-p 0", "--top-p"),
-        ("run --theme nosuch", "there are chatkv-dark, chatkv-light, chatkv-safe"),
+        ("run --theme nosuch", "there are chatkv-contrast, chatkv-dark, chatkv-ember, chatkv-light"),
         ("run --model nosuch", "unknown model 'nosuch'"),
         ("run --model /no/such/folder", "/no/such/folder"),
         ("run --model ~nosuchuser/model", "~nosuchuser/model"),

@@ -47,6 +47,7 @@ class MessageView(Horizontal):
     MessageView > .who { width: 8; color: $text-muted; }
     MessageView > .said { width: 1fr; height: auto; }
     MessageView.-selected > .who { color: $background; background: $accent; height: 1; }
+    MessageView.-selected > .who:ansi { color: $accent; background: ansi_default; text-style: bold reverse; }
     """
 
     message_id: str | None = None

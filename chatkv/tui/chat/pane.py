@@ -61,7 +61,7 @@ class ChatPane(Container):
     """Shows one session at a time. ``show`` switches, ``sync`` follows."""
 
     DEFAULT_CSS = """
-    ChatPane { border: round $foreground 30%; border-title-color: $text-muted; }
+    ChatPane { border: round $frame; border-title-color: $text-muted; }
     ChatPane:focus-within { border: round $accent; border-title-color: $accent; }
     ChatPane { border-subtitle-color: $text-muted; }
     ChatPane.-near { border-subtitle-color: $warning; }

@@ -40,7 +40,7 @@ class Prompt(TextArea):
         max-height: 10;
         padding: 0 1;
         background: $surface;
-        border: round $foreground 30%;
+        border: round $frame;
         border-title-color: $text-muted;
         border-subtitle-color: $text-muted;
         scrollbar-size-vertical: 1;

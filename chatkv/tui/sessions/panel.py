@@ -30,7 +30,7 @@ class SessionPanel(OptionList):
 
     DEFAULT_CSS = """
     SessionPanel, SessionPanel:focus {
-        border: round $foreground 30%; background: transparent; padding: 0;
+        border: round $frame; background: transparent; padding: 0;
         border-title-color: $text-muted; border-subtitle-color: $text-muted; scrollbar-size-vertical: 1;
     }
     SessionPanel:focus { border: round $accent; border-title-color: $accent; }

@@ -49,3 +49,13 @@ def colours_of(app: App[None]) -> set[tuple[int, int, int]]:
             if segment.style is not None:
                 found |= {colour.triplet for colour in (segment.style.color, segment.style.bgcolor) if colour}
     return {(c.red, c.green, c.blue) for c in found if c is not None}
+
+
+def backgrounds_of(app: App[None]) -> set[str]:
+    """The names of all background colours on the screen: ``default`` is the terminal's own."""
+    return {
+        segment.style.bgcolor.name
+        for strip in app.screen._compositor.render_strips()
+        for segment in strip
+        if segment.style is not None and segment.style.bgcolor is not None
+    }
