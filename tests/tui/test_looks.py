@@ -45,6 +45,8 @@ class Scene(Bench):
         self.app.main.clock = lambda: PLAYED
         await pilot.pause()
         self.app.main.prompt.cursor_blink = False
+        while not hasattr(self, "engine"):  # made once the screen is up: later on a busy machine
+            await pilot.pause(0.01)
         self.engine.ready()
         await self.settle()
         await self.press("alt+2")
