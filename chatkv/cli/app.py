@@ -17,7 +17,6 @@ from chatkv.cli.run import run
 from chatkv.cli.sessions import app as sessions
 
 app = typer.Typer(
-    add_completion=False,
     # Errors are told in one place, cli/outcome.py.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from chatkv.bench.workload import Workload
+from chatkv.cli import choices
 from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_compare import compare as bench_compare
@@ -18,9 +19,8 @@ from chatkv.cli.bench_trace import trace
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import CACHES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
-from chatkv.scheduler.names import ADMISSIONS, POLICIES
 
 _DEFAULT = EngineConfig()
 _LOAD = Workload()
@@ -31,10 +31,8 @@ bench = typer.Typer(help="Measure.", invoke_without_command=True, no_args_is_hel
 @bench.callback(invoke_without_command=True)
 def chats(
     context: typer.Context,
-    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = _DEFAULT.model,
-    cache: Annotated[
-        str, typer.Option(metavar=",".join(CACHES), help="Which caches to compare, in turn.")
-    ] = "radix,none",
+    model: choices.Model = _DEFAULT.model,
+    cache: choices.Caches = "radix,none",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cache; medians are shown.")] = 1,
     sessions: Annotated[int, typer.Option(min=1, help="Sessions talking at once.")] = _LOAD.sessions,
     turns: Annotated[int, typer.Option(min=1, help="Turns a session.")] = _LOAD.turns,
@@ -43,16 +41,16 @@ def chats(
     user_words: Annotated[int, typer.Option(min=1, help="Words in a question.")] = _LOAD.user_words,
     answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = _LOAD.answer_tokens,
     seed: Annotated[int, typer.Option(min=0, help="Of the words, and of what is sampled.")] = _LOAD.seed,
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
-    attention: Annotated[str, typer.Option(metavar="|".join(ATTENTIONS))] = _DEFAULT.attention,
+    dtype: choices.Dtype = _DEFAULT.dtype,
+    attention: choices.Attention = _DEFAULT.attention,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
     num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
     max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
-    policy: Annotated[str, typer.Option(metavar="|".join(POLICIES))] = _DEFAULT.policy,
+    policy: choices.Policy = _DEFAULT.policy,
     max_overtaken: Annotated[int, typer.Option(min=0)] = _DEFAULT.max_overtaken,
-    admission: Annotated[str, typer.Option(metavar="|".join(ADMISSIONS))] = _DEFAULT.admission,
+    admission: choices.Admission = _DEFAULT.admission,
     max_running: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_running,
     strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
     json_out: Annotated[

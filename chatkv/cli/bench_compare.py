@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
-from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _BAR = 40
 
 
 def compare(
-    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = EngineConfig().model,
+    model: choices.Model = choices.MODEL,
     others: Annotated[
         str, typer.Option("--with", metavar=",".join(OTHERS), help="Which engines to run beside ours.")
     ] = ",".join(OTHERS),

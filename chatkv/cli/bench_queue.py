@@ -8,21 +8,20 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
-from chatkv.engine.config import CACHES, DTYPES, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
-from chatkv.scheduler.names import ADMISSIONS, MAX_OVERTAKEN, POLICIES, policy_label
+from chatkv.scheduler.names import MAX_OVERTAKEN, policy_label
 
 _DEFAULT = EngineConfig()
 
 
 def queue(
-    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = _DEFAULT.model,
-    policy: Annotated[
-        str, typer.Option(metavar=",".join(POLICIES), help="Which policies to compare, in turn.")
-    ] = "fcfs,lpm",
+    model: choices.Model = _DEFAULT.model,
+    policy: choices.Policies = "fcfs,lpm",
     max_overtaken: Annotated[
         str, typer.Option(metavar="N,…", help="Which bounds to compare; 0: no aging.")
     ] = f"0,{MAX_OVERTAKEN}",
@@ -37,11 +36,11 @@ def queue(
     seed: Annotated[int, typer.Option(min=0, help="Of the words.")] = 0,
     max_running: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 8,
     max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
-    admission: Annotated[str, typer.Option(metavar="|".join(ADMISSIONS))] = _DEFAULT.admission,
-    cache: Annotated[str, typer.Option(metavar="|".join(CACHES))] = _DEFAULT.cache,
+    admission: choices.Admission = _DEFAULT.admission,
+    cache: choices.Cache = _DEFAULT.cache,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
-    dtype: Annotated[str, typer.Option(metavar="|".join(DTYPES))] = _DEFAULT.dtype,
+    dtype: choices.Dtype = _DEFAULT.dtype,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")

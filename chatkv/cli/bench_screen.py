@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.engine.config import EngineConfig
@@ -28,7 +29,7 @@ Line = tuple[str, str, str, str, str, str]
 
 
 def screen(
-    model: Annotated[str, typer.Option(help="As for 'chatkv run'.")] = EngineConfig().model,
+    model: choices.Model = choices.MODEL,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: half a minute, more noise.")] = False,
     json_out: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, GRAINS
@@ -18,7 +19,7 @@ from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN, POLICIES
 
 def trace(
     file: Annotated[Path, typer.Argument(help="JSONL: Mooncake's form, or {session, turn, prompt, output}.")],
-    cache: Annotated[str, typer.Option(metavar="|".join(CACHES), help="How prefixes are found.")] = "radix",
+    cache: choices.Cache = "radix",
     num_blocks: Annotated[
         int | None,
         typer.Option(min=1, max=MAX_BLOCKS, help="Blocks in the pool; default: enough for the whole trace."),
@@ -26,18 +27,12 @@ def trace(
     block_size: Annotated[
         int | None, typer.Option(min=1, help="Tokens a block; default 16. Mooncake's blocks have 512.")
     ] = None,
-    evict_grain: Annotated[
-        str, typer.Option(metavar="|".join(GRAINS), help="Evict whole nodes, or block by block.")
-    ] = "node",
-    eviction: Annotated[
-        str, typer.Option(metavar="|".join(STRATEGIES), help="Which leaf goes first.")
-    ] = "lru",
+    evict_grain: choices.EvictGrain = "node",
+    eviction: choices.Eviction = "lru",
     strict_blocks: Annotated[
         bool, typer.Option("--strict-blocks", help="Reuse whole blocks only, as SGLang and vLLM do.")
     ] = False,
-    policy: Annotated[
-        str, typer.Option(metavar="|".join(POLICIES), help="Which waiting request is served next.")
-    ] = "fcfs",
+    policy: choices.Policy = "fcfs",
     window: Annotated[
         int, typer.Option(min=1, help=f"Waiting requests that the policy sees; lpm: at most {MATCH_LIMIT}.")
     ] = 64,

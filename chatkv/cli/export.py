@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli.completion import one_of
+
 _BY_SUFFIX = {".svg": "svg", ".json": "json"}
 
 
@@ -15,7 +17,10 @@ def export(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="svg|text|json", help="Default: by the name of the output file, else text."
+            "--format",
+            metavar="svg|text|json",
+            help="Default: by the name of the output file, else text.",
+            autocompletion=one_of(("svg", "text", "json")),
         ),
     ] = None,
     output: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli import completion
 from chatkv.engine.config import EngineConfig
 
 
@@ -33,7 +34,10 @@ def models() -> None:
 
 def fetch(
     model: Annotated[
-        str, typer.Argument(help="A name from 'chatkv models', a hub name or a GGUF file.")
+        str,
+        typer.Argument(
+            help="A name from 'chatkv models', a hub name or a GGUF file.", autocompletion=completion.models
+        ),
     ] = EngineConfig().model,
 ) -> None:
     """Fetch a model and make it ready, so that the chat opens at once."""

@@ -22,14 +22,16 @@ def invoke(arguments: Sequence[str]) -> int:
     """
     try:
         from chatkv.cli.app import app
+        from chatkv.cli.completion import VARIABLE
         from chatkv.cli.defaults import Defaults
 
         asks_help = not {"-h", "--help"}.isdisjoint(arguments)
+        completes = VARIABLE in os.environ
         code = app(
             list(arguments),
             prog_name="chatkv",
             standalone_mode=False,
-            default_map=Defaults(lenient=asks_help),
+            default_map={} if completes else Defaults(lenient=asks_help),
         )
         if sys.stdout is not None:
             sys.stdout.flush()

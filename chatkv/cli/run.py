@@ -12,111 +12,85 @@ from typing import Annotated
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli import sampling as options
+from chatkv.cli.choices import MEMORY, QUEUE
 from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import ATTENTIONS, CACHES, DTYPES, GRAINS, MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
-from chatkv.kvcache.eviction import STRATEGIES
-from chatkv.scheduler.names import ADMISSIONS, POLICIES
 from chatkv.web import talks_to_browser
 
 _DEFAULT = EngineConfig()
-_MEMORY = "Memory"
-_QUEUE = "Queue"
 _BROWSER = "Browser"
 
 
 def run(
     context: typer.Context,
-    model: Annotated[
-        str,
-        typer.Option(help="A name from 'chatkv models', a Hugging Face folder or org/name, or a GGUF file."),
-    ] = _DEFAULT.model,
+    model: choices.Model = _DEFAULT.model,
     sessions: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the sessions are kept; default: your data folder."),
     ] = None,
-    theme: Annotated[str | None, typer.Option(help="Colours; 'chatkv themes' lists them.")] = None,
-    dtype: Annotated[
-        str, typer.Option(metavar="|".join(DTYPES), help="What the model computes in.")
-    ] = _DEFAULT.dtype,
-    attention: Annotated[
-        str, typer.Option(metavar="|".join(ATTENTIONS), help="What computes attention.")
-    ] = _DEFAULT.attention,
+    theme: choices.Theme = None,
+    dtype: choices.Dtype = _DEFAULT.dtype,
+    attention: choices.Attention = _DEFAULT.attention,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="CPU threads; default: as the machine has.")
     ] = None,
     block_size: Annotated[
-        int, typer.Option(min=1, max=MAX_BLOCK_SIZE, help="Tokens a KV block.", rich_help_panel=_MEMORY)
+        int,
+        typer.Option(min=1, max=MAX_BLOCK_SIZE, help="Tokens a KV block.", rich_help_panel=MEMORY),
     ] = _DEFAULT.block_size,
     kv_memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Size of the KV pool, like 512MiB.", rich_help_panel=_MEMORY),
+        typer.Option(metavar="SIZE", help="Size of the KV pool, like 512MiB.", rich_help_panel=MEMORY),
     ] = None,
     num_blocks: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MAX_BLOCKS, help="Size of the KV pool in blocks, instead.", rich_help_panel=_MEMORY
+            min=1,
+            max=MAX_BLOCKS,
+            help="Size of the KV pool in blocks, instead.",
+            rich_help_panel=MEMORY,
         ),
     ] = None,
     max_context: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tokens a conversation may have; default: the model's.", rich_help_panel=_MEMORY
+            min=1,
+            help="Tokens a conversation may have; default: the model's.",
+            rich_help_panel=MEMORY,
         ),
     ] = None,
     max_batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens a step may compute.", rich_help_panel=_MEMORY)
+        int, typer.Option(min=1, help="Tokens a step may compute.", rich_help_panel=MEMORY)
     ] = _DEFAULT.max_batch_tokens,
-    cache: Annotated[
-        str,
-        typer.Option(metavar="|".join(CACHES), help="How prefixes are reused.", rich_help_panel=_MEMORY),
-    ] = _DEFAULT.cache,
-    eviction: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(STRATEGIES), help="Which leaf is evicted first.", rich_help_panel=_MEMORY
-        ),
-    ] = _DEFAULT.eviction,
-    evict_grain: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(GRAINS), help="Evict whole nodes, or block by block.", rich_help_panel=_MEMORY
-        ),
-    ] = _DEFAULT.evict_grain,
+    cache: choices.Cache = _DEFAULT.cache,
+    eviction: choices.Eviction = _DEFAULT.eviction,
+    evict_grain: choices.EvictGrain = _DEFAULT.evict_grain,
     strict_blocks: Annotated[
         bool,
         typer.Option(
-            "--strict-blocks/--no-strict-blocks", help="Reuse whole blocks only.", rich_help_panel=_MEMORY
+            "--strict-blocks/--no-strict-blocks",
+            help="Reuse whole blocks only.",
+            rich_help_panel=MEMORY,
         ),
     ] = False,
     max_running: Annotated[
-        int, typer.Option(min=1, help="Requests that run at once.", rich_help_panel=_QUEUE)
+        int, typer.Option(min=1, help="Requests that run at once.", rich_help_panel=QUEUE)
     ] = _DEFAULT.max_running,
-    policy: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(POLICIES), help="Which waiting request goes first.", rich_help_panel=_QUEUE
-        ),
-    ] = _DEFAULT.policy,
+    policy: choices.Policy = _DEFAULT.policy,
     max_overtaken: Annotated[
         int,
         typer.Option(
             min=0,
             help="How often a waiting request may be overtaken; 0: no bound.",
-            rich_help_panel=_QUEUE,
+            rich_help_panel=QUEUE,
         ),
     ] = _DEFAULT.max_overtaken,
-    admission: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ADMISSIONS),
-            help="Room kept for running answers: none, or a part as in SGLang.",
-            rich_help_panel=_QUEUE,
-        ),
-    ] = _DEFAULT.admission,
+    admission: choices.Admission = _DEFAULT.admission,
     temperature: options.Temperature = 0.0,
     top_p: options.TopP = 1.0,
     top_k: options.TopK = 0,

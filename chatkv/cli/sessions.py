@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chatkv.cli import completion
+
 if TYPE_CHECKING:
     from chatkv.chat.store import SessionStore
     from chatkv.chat.tree import Conversation
@@ -51,10 +53,20 @@ def listing(
 @app.command("export")
 def export(
     context: typer.Context,
-    session: Annotated[str, typer.Argument(help="Its id (or the beginning of it), or its whole name.")],
+    session: Annotated[
+        str,
+        typer.Argument(
+            help="Its id (or the beginning of it), or its whole name.", autocompletion=completion.sessions
+        ),
+    ],
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="md|json", help="Default: by the output file's name, else md."),
+        typer.Option(
+            "--format",
+            metavar="md|json",
+            help="Default: by the output file's name, else md.",
+            autocompletion=completion.one_of(("md", "json")),
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
