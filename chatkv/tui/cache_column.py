@@ -141,11 +141,15 @@ class CacheColumn(Vertical):
             self.blocks.light(node.blocks.tolist() if node else ())
         else:
             self.node.inspect_block(wanted.block)
-            there = mirror is not None and 0 <= wanted.block < mirror.num_blocks
-            owner = mirror.block_node(wanted.block) if mirror is not None and there else None
+            owner = self.owner(wanted.block)
             self.tree_view.light(() if owner is None else (owner,))
             if owner is not None:
                 self.tree_view.go_to(owner)
+
+    def owner(self, block: int) -> int | None:
+        """The node of the picture that holds ``block``; None where it is free or private."""
+        there = self._mirror is not None and 0 <= block < self._mirror.num_blocks
+        return self._mirror.block_node(block) if self._mirror is not None and there else None
 
     @on(EventSelected)
     def _point(self, event: EventSelected) -> None:

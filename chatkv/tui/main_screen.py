@@ -15,7 +15,14 @@ from textual.widgets import Footer, Static
 from chatkv.tui.arranged_screen import ArrangedScreen
 from chatkv.tui.cache.caption_line import CaptionLine
 from chatkv.tui.cache.legend import Legend
-from chatkv.tui.cache.messages import BlockSelected, NodeSelected, PinWanted
+from chatkv.tui.cache.messages import (
+    BlockSelected,
+    MapWanted,
+    NodeSelected,
+    NodeWanted,
+    PinWanted,
+    TreeWanted,
+)
 from chatkv.tui.cache.status import StatusLine
 from chatkv.tui.cache_column import CacheColumn
 from chatkv.tui.chat.choices import Choices
@@ -235,6 +242,41 @@ class MainScreen(ArrangedScreen):
             self.go_to("node")
         else:
             self.add_class("-inspecting")
+
+    @on(TreeWanted)
+    def _block_in_tree(self, event: TreeWanted) -> None:
+        event.stop()
+        owner = self.cache.owner(event.block)
+        if owner is None:
+            self.notify(f"block {event.block} is in no node of the tree: it is free, or one request's own")
+        else:
+            self._go_to_node(owner)
+
+    @on(NodeWanted)
+    def _node_in_tree(self, event: NodeWanted) -> None:
+        event.stop()
+        self._go_to_node(event.node)
+
+    def _go_to_node(self, node: int) -> None:
+        tree = self.cache.tree_view
+        if not tree.go_to(node):
+            self.notify(f"node {node} is not in the tree any more")
+            return
+        tree.light((node,))
+        self.go_to("tree")
+        # A pane that was hidden has its size only now.
+        self.call_after_refresh(tree.go_to, node)
+
+    @on(MapWanted)
+    def _blocks_in_map(self, event: MapWanted) -> None:
+        event.stop()
+        if not event.blocks:
+            self.notify(f"{event.what} has no blocks")
+            return
+        self.remove_class("-inspecting")  # in two columns the node's words stand where the map is
+        self.cache.blocks.light(event.blocks)
+        self.go_to("blocks")
+        self.call_after_refresh(self.cache.blocks.go_to, min(event.blocks))
 
     @on(PinWanted)
     def _pin(self, event: PinWanted) -> None:

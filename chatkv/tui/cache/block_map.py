@@ -17,21 +17,20 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from chatkv.insight.mirror import Mirror
-from chatkv.insight.nodes import BlockState
-from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.messages import BlockSelected, TreeWanted
+from chatkv.tui.cache.pool_scale import Scale, gather
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.keys.current import bind
-
-_STATES = len(BlockState)
 
 
 class BlockMapView(ScrollView, can_focus=True):
     """``0000 ==========++..====.. 0024``: the glyph is the block's state.
 
     A pool that does not fit is drawn denser: a cell is a run of blocks and shows the state most of
-    them are in. ``d`` changes between that and one cell a block with scrolling; enter on a dense
-    cell goes to its first block, enter on a block posts ``BlockSelected``.
+    them are in. ``+`` and ``-`` (or ctrl and the wheel) go nearer and further, with the cursor where it is on
+    the screen, ``d`` to one cell a block and back; enter on a dense cell goes to its first block, enter on a
+    block posts ``BlockSelected``, ``t`` posts ``TreeWanted``.
     """
 
     DEFAULT_CSS = f"""
@@ -61,6 +60,9 @@ class BlockMapView(ScrollView, can_focus=True):
         bind("move.first", "go(0)"),
         bind("move.last", "go(-1)"),
         bind("pane.inspect", "select"),
+        bind("map.nearer", "zoom(1)"),
+        bind("map.further", "zoom(-1)"),
+        bind("pane.tree", "tree", "Tree", tooltip="Its node in the tree"),
         bind("map.density", "density", "Density", tooltip="One cell a block, or the whole pool in the pane"),
     ]
 
@@ -71,22 +73,26 @@ class BlockMapView(ScrollView, can_focus=True):
         self._mine: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._cells: npt.NDArray[np.uint8] = self._states
         self._mine_cells: npt.NDArray[np.bool_] = self._mine
-        self._dense: bool | None = None
-        """What the person chose; None: dense only where the pool does not fit."""
+        self._scale = Scale()
         self._title = "Blocks"
         self._cursor = 0
         """A block."""
         self.columns = 8
-        self.per_cell = 1
-        """Blocks a cell."""
         self._shown = Shown()
         self._lit: frozenset[int] = frozenset()
+        self._lit_cells: frozenset[int] = frozenset()
+
+    @property
+    def per_cell(self) -> int:
+        """Blocks a cell."""
+        return self._scale.per_cell
 
     def light(self, blocks: Iterable[int]) -> None:
         """Let these blocks stand out, and no others, and bring the first of them into view."""
         lit = frozenset(block for block in blocks if 0 <= block < len(self._states))
         if lit != self._lit:
             self._lit = lit
+            self._lit_cells = frozenset(block // self.per_cell for block in lit)
             if lit:
                 self.go_to(min(lit))
             self.refresh()
@@ -134,9 +140,8 @@ class BlockMapView(ScrollView, can_focus=True):
         self.columns = self._columns_in(width)
         blocks = len(self._states)
         room = self.columns * max(1, height)
-        dense = blocks > room if self._dense is None else self._dense
-        self.per_cell = max(1, -(-blocks // room)) if dense else 1
-        if not dense and blocks > room:
+        self._scale.fit = max(1, -(-blocks // room))
+        if self.per_cell < self._scale.fit:
             self.columns = self._columns_in(width - self.styles.scrollbar_size_vertical)
         self._gather()
         self._set_title()
@@ -146,17 +151,9 @@ class BlockMapView(ScrollView, can_focus=True):
         self.refresh()
 
     def _gather(self) -> None:
-        """States and marks a cell: the state that most of a cell's blocks are in."""
-        if self.per_cell == 1:
-            self._cells, self._mine_cells = self._states, self._mine
-            return
-        cells = -(-len(self._states) // self.per_cell)
-        cell_of = np.arange(len(self._states)) // self.per_cell
-        counts = np.bincount(cell_of * _STATES + self._states, minlength=cells * _STATES)
-        by_cell = counts.reshape(cells, _STATES)
-        # On a tie the occupied state wins over free, which is 0 and would otherwise come first.
-        self._cells = (_STATES - 1 - by_cell[:, ::-1].argmax(axis=1)).astype(np.uint8)
-        self._mine_cells = np.bincount(cell_of, weights=self._mine, minlength=cells) > 0
+        """What each cell shows."""
+        self._cells, self._mine_cells = gather(self._states, self._mine, self.per_cell)
+        self._lit_cells = frozenset(block // self.per_cell for block in self._lit)
 
     def on_resize(self) -> None:
         """Fit the new size."""
@@ -174,10 +171,9 @@ class BlockMapView(ScrollView, can_focus=True):
             return Strip([Segment(text, base)]).adjust_cell_length(width, base)
         last = min(first + self.columns, len(self._cells))
         cursor = self._cursor // self.per_cell if self.has_focus else -1
-        lit = {block // self.per_cell for block in self._lit}
         address = self.get_component_rich_style("block-map--address")
         marks = [
-            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor or cell in lit)
+            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor or cell in self._lit_cells)
             for cell in range(first, last)
         ]
         segments = [Segment(f"{first * self.per_cell:0{self._address_width}d} ", address)]
@@ -211,9 +207,12 @@ class BlockMapView(ScrollView, can_focus=True):
         self._reveal()
         self.refresh()
 
+    @property
+    def _cursor_row(self) -> int:
+        return self._cursor // self.per_cell // self.columns
+
     def _reveal(self) -> None:
-        row = self._cursor // self.per_cell // self.columns
-        self.scroll_to_region(Region(0, row, 1, 1), animate=False, force=True)
+        self.scroll_to_region(Region(0, self._cursor_row, 1, 1), animate=False, force=True)
 
     def action_move(self, cells: int) -> None:
         """Move by ``cells``."""
@@ -236,15 +235,31 @@ class BlockMapView(ScrollView, can_focus=True):
 
     def action_density(self) -> None:
         """One cell a block, or the whole pool in the pane."""
-        self._dense = self.per_cell == 1
+        self._rescale(1 if self.per_cell > 1 else None)
+
+    def action_zoom(self, by: int) -> None:
+        """``by`` steps nearer, at most to one cell a block; or further, until the whole pool is seen."""
+        self._rescale(self._scale.nearer(by))
+
+    def _rescale(self, chosen: int | None) -> None:
+        """Draw at this scale; what the cursor is on stays where it is on the screen."""
+        height = self.scrollable_content_region.height
+        before = max(0, min(self._cursor_row - self.scroll_offset.y, height - 1))
+        self._scale.chosen = chosen
         self._lay_out()
+        self.scroll_to(y=max(0, self._cursor_row - before), animate=False, force=True)
+
+    def action_tree(self) -> None:
+        """Ask for the node in the tree that holds the block."""
+        if len(self._states):
+            self.post_message(TreeWanted(self._cursor))
 
     def action_select(self) -> None:
         """Ask for the block under the cursor; in a dense map, go to it."""
         if not len(self._states):
             return
         if self.per_cell > 1:
-            self.action_density()
+            self._rescale(1)
         else:
             self.post_message(BlockSelected(self._cursor))
 
@@ -258,3 +273,17 @@ class BlockMapView(ScrollView, can_focus=True):
         if 0 <= column < self.columns and 0 <= cell < len(self._cells):
             self.go_to(cell * self.per_cell)
             self.action_select()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """With ctrl: nearer."""
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """With ctrl: further."""
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, by: int) -> None:
+        if event.ctrl:
+            event.stop()
+            event.prevent_default()
+            self.action_zoom(by)

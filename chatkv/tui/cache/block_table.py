@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import zip_longest
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -13,32 +14,40 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from chatkv.insight.hashes import RowHashes
 from chatkv.insight.mirror import Mirror, Row
 from chatkv.insight.nodes import BlockState
+from chatkv.kvcache.block_hash import Hash
+from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.accounting import account_line, last_accounted
-from chatkv.tui.cache.messages import BlockSelected
+from chatkv.tui.cache.messages import BlockSelected, MapWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.keys.current import bind
 
-_NAMES = ("logical", "phys", "state", "filled", "ref")
+_NAMES = ("logical", "phys", "hash", "state", "filled", "ref")
+_LOGICAL, _PHYS, _HASH, _STATE, _FILLED, _REF = range(len(_NAMES))
+_HASH_DIGITS = 8
 _ACCOUNT = len(_NAMES)
 """The line that says where the prompt's tokens came from."""
 _NAME_WIDTH = 8
 
 
 class BlockTableView(ScrollView, can_focus=True):
-    """A column a logical block: its physical block, state, tokens filled, and how many rows name it.
+    """A column a logical block: its physical block, hash, state, tokens filled, and how many rows name it.
 
+    The hash (its first digits) is chained over all tokens up to the block's end: two rows go the same way
+    as far as their hashes are the same. A block that is not full, or not in the tree yet, has none.
     The line under them says where the prompt's tokens came from: reused, or why they were not.
-    Left and right (h, l) move, enter or a click posts ``BlockSelected``. After a request has ended,
-    its last row stays to be looked at until the session asks again; it then says ``closed``.
+    Left and right (h, l) move, enter or a click posts ``BlockSelected``, ``t`` and ``b`` go to it in
+    the tree and in the map. After a request has ended, its last row stays to be looked at until the
+    session asks again; it then says ``closed``.
     """
 
     DEFAULT_CSS = f"""
     BlockTableView {{
-        height: 8;
+        height: 9;
         overflow-x: auto;
         overflow-y: auto;
         scrollbar-size-horizontal: 0;
@@ -55,6 +64,8 @@ class BlockTableView(ScrollView, can_focus=True):
         bind("move.first", "go(0)"),
         bind("move.last", "go(-1)"),
         bind("pane.inspect", "select"),
+        bind("pane.tree", "tree", "Tree", tooltip="Its node in the tree"),
+        bind("pane.blocks", "map", "Map", tooltip="The block in the map"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -64,6 +75,9 @@ class BlockTableView(ScrollView, can_focus=True):
         self._open = False
         self._states: list[int] = []
         self._refs: list[int] = []
+        self._row_hashes = RowHashes()
+        self._hashes: list[Hash | None] = []
+        self._hashes_final = False
         self._column = 4
         """Cells a logical block takes, with the space before it."""
         self._cursor = 0
@@ -118,13 +132,30 @@ class BlockTableView(ScrollView, can_focus=True):
             row.written,
             row.blocks,
         )
-        if same and refs == self._refs and states == self._states:
+        hashes = self._look_up_hashes(row, mirror)
+        if same and refs == self._refs and states == self._states and hashes == self._hashes:
             return False
         # What a closed row looked like last is what there is to see of it.
         self._row = row.copy() if self._open else row
+        self._hashes = hashes
         self._refs, self._states = refs, states
         self._column = max(3, len(str(max(row.blocks, default=0))), len(str(len(row.blocks)))) + 1
         return True
+
+    def _look_up_hashes(self, row: Row, mirror: Mirror) -> list[Hash | None]:
+        """Of a closed row they are looked up once more, as its last blocks were stored when it was closed."""
+        if not self._open and self._hashes_final:
+            return self._hashes
+        self._hashes_final = not self._open
+        found = self._row_hashes.of(mirror, row)
+        if self._open:
+            return found
+        # Later its blocks may hold what others have computed.
+        own = set(mirror.path(mirror.end_of(row.session) or ROOT))
+        return [
+            digest if mirror.block_node(block) in own else before
+            for digest, block, before in zip_longest(found, row.blocks, self._hashes)
+        ]
 
     def _take_account(self, mirror: Mirror, session: str | None) -> bool:
         account = last_accounted(mirror, session)
@@ -155,7 +186,7 @@ class BlockTableView(ScrollView, can_focus=True):
         ]
         start = self.scroll_offset.x - first * self._column
         room = max(0, width - _NAME_WIDTH)
-        if y == 0 and self.scroll_offset.x + room < len(row.blocks) * self._column:
+        if y == _LOGICAL and self.scroll_offset.x + room < len(row.blocks) * self._column:
             body = Strip([*Strip(cells).crop_extend(start, start + room - 2, base), Segment(" …", base)])
         else:
             body = Strip(cells).crop_extend(start, start + room, base)
@@ -163,19 +194,22 @@ class BlockTableView(ScrollView, can_focus=True):
         return Strip([name, *body]).adjust_cell_length(width, base)
 
     def _cell(self, line: int, at: int, row: Row) -> str:
-        if line == 0:
+        if line == _LOGICAL:
             return str(at)
-        if line == 1:
+        if line == _PHYS:
             return str(row.blocks[at])
-        if line == 2:
+        if line == _HASH:
+            found = self._hashes[at] if at < len(self._hashes) else None
+            return "–" if found is None else found.hex()[: min(_HASH_DIGITS, self._column - 1)]
+        if line == _STATE:
             return BLOCK_LOOKS[self._states[at]].glyph
-        return str(row.filled(at) if line == 3 else self._refs[at])
+        return str(row.filled(at) if line == _FILLED else self._refs[at])
 
     def _style(self, line: int, at: int, base: Style) -> Style:
         style = base
-        if line in (1, 2):
+        if line in (_PHYS, _STATE):
             style = self.get_component_rich_style(BLOCK_LOOKS[self._states[at]].css)
-        elif line == 3 and self._row is not None and self._row.filled(at) < self._row.block_size:
+        elif line == _FILLED and self._row is not None and self._row.filled(at) < self._row.block_size:
             style = self.get_component_rich_style(BLOCK_LOOKS[BlockState.NEW].css)
         if self.has_focus and at == self._cursor:
             style += self.get_component_rich_style("block-table--cursor", partial=True)
@@ -208,6 +242,17 @@ class BlockTableView(ScrollView, can_focus=True):
         """Ask for the physical block under the cursor."""
         if self._row is not None and self._row.blocks:
             self.post_message(BlockSelected(self._row.blocks[self._cursor]))
+
+    def action_tree(self) -> None:
+        """Ask for the node in the tree that holds the physical block under the cursor."""
+        if self._row is not None and self._row.blocks:
+            self.post_message(TreeWanted(self._row.blocks[self._cursor]))
+
+    def action_map(self) -> None:
+        """Ask for the physical block under the cursor in the map of the pool."""
+        if self._row is not None and self._row.blocks:
+            block = self._row.blocks[self._cursor]
+            self.post_message(MapWanted((block,), f"block {block}"))
 
     def on_click(self, event: events.Click) -> None:
         """Ask for the block that was clicked."""

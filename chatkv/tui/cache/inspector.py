@@ -9,8 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.style import Style
 from textual.widgets import Static
 
+from chatkv.insight.hashes import hash_of
 from chatkv.insight.history import Moment
 from chatkv.insight.mirror import Ghost, Mirror, Node
 from chatkv.insight.nodes import BlockState
@@ -20,6 +22,7 @@ from chatkv.kvcache.events import ROOT, Int32Array
 from chatkv.tui.cache.accounting import account_line, last_accounted
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.messages import MapWanted, NodeSelected, NodeWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
 from chatkv.tui.keys.current import bind
@@ -40,6 +43,19 @@ def spans(numbers: Iterable[int]) -> str:
     return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in out)
 
 
+class Linked(Static):
+    """Words of which some are links: a click on a node's name shows that node."""
+
+    def action_node(self, node: int) -> None:
+        """Ask for ``node``."""
+        self.post_message(NodeSelected(node))
+
+
+def link(words: str, node: int) -> Content:
+    """``words``, and a click on them asks for ``node``."""
+    return Content(words).stylize(Style.from_meta({"@click": f"node({node})"})).stylize("underline")
+
+
 class Inspector(VerticalScroll):
     """Shows what was asked for last, and keeps it up to date while the cache goes on."""
 
@@ -55,6 +71,8 @@ class Inspector(VerticalScroll):
         bind("move.up", "scroll_up"),
         bind("move.first", "scroll_home"),
         bind("move.last", "scroll_end"),
+        bind("pane.tree", "tree", "Tree", tooltip="It in the tree"),
+        bind("pane.blocks", "blocks", "Blocks", tooltip="It in the map of blocks"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -71,13 +89,14 @@ class Inspector(VerticalScroll):
         """Sessions in the text, and what they were called when it was made."""
         self._text_of: tuple[bytes, str] = (b"", "")
         self._stood: tuple[tuple[object, ...], str] = ((), "")
+        self._hashed: tuple[tuple[object, ...], str] = ((), "")
         self._past_of: tuple[tuple[object, ...], list[Moment]] = ((), [])
         self.session_name: Callable[[str], str] = str
         """A session's key → what people call it."""
 
     def compose(self) -> ComposeResult:
         """Only a text; the rest is scrolling."""
-        yield Static(_HINT, markup=False)
+        yield Linked(_HINT, markup=False)
 
     @property
     def decode(self) -> Decode | None:
@@ -101,6 +120,21 @@ class Inspector(VerticalScroll):
         self._node, self._block = None, block
         self.scroll_home(animate=False)
         self._update()
+
+    def action_tree(self) -> None:
+        """Ask for it in the tree."""
+        if self._node is not None:
+            self.post_message(NodeWanted(self._node))
+        elif self._block is not None:
+            self.post_message(TreeWanted(self._block))
+
+    def action_blocks(self) -> None:
+        """Ask for its blocks in the map."""
+        node = self._mirror.nodes.get(self._node or ROOT) if self._mirror is not None else None
+        if self._block is not None:
+            self.post_message(MapWanted((self._block,), f"block {self._block}"))
+        elif self._node is not None and node is not None:
+            self.post_message(MapWanted(tuple(node.blocks.tolist()), f"node {self._node}"))
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
         """Look things up in this state; ``focus_session`` is the one whose last prompt is accounted for."""
@@ -154,7 +188,8 @@ class Inspector(VerticalScroll):
         extra = (" · tail" if node.is_tail else "") + (" · * pinned" if node.pinned else "")
         yield Content.assemble(f"node {node.id} · ", _state(node_look(node)), extra)
         depth = len(mirror.path(node.id))
-        yield Content(f"parent {node.parent or 'root'} · depth {depth} · children {len(node.children)}")
+        parent = link(f"{node.parent or 'root'}", node.parent)
+        yield Content.assemble("parent ", parent, f" · depth {depth} · children {len(node.children)}")
         yield Content(
             f"{counted(len(node.tokens), 'token')} · {counted(len(node.blocks), 'block')}"
             f" · locks {node.locks} · hits {node.hits}"
@@ -198,7 +233,8 @@ class Inspector(VerticalScroll):
         owner = mirror.block_node(block)
         if owner is not None:
             node = mirror.nodes[owner]
-            yield Content(f"owned by node {owner} (in the tree)")
+            yield Content.assemble("owned by ", link(f"node {owner}", owner), " (in the tree)")
+            yield Content(self._hash(mirror, block))
         elif rows:
             yield Content("private: in one request's row only")
         elif state is BlockState.EVICTED:
@@ -223,6 +259,19 @@ class Inspector(VerticalScroll):
         if self._stood[0] != at:
             self._stood = (at, standing(mirror, node).words)
         return self._stood[1]
+
+    def _hash(self, mirror: Mirror, block: int) -> str:
+        """It takes all blocks before it, so not anew for each token."""
+        at = (
+            mirror,
+            block,
+            mirror.structure_version,
+            len(mirror.nodes[mirror.block_node(block) or 0].tokens),
+        )
+        if self._hashed[0] != at:
+            found = hash_of(mirror, block)
+            self._hashed = (at, f"hash {found.hex()[:16]}…" if found else "no hash: it is not full")
+        return self._hashed[1]
 
     def _past(self, mirror: Mirror) -> Iterator[Content]:
         """What happened to it, newest first."""

@@ -39,3 +39,28 @@ class BlockSelected(Message):
     def __init__(self, block: int) -> None:
         super().__init__()
         self.block = block
+
+
+class TreeWanted(Message):
+    """A person wants to go to the node of the tree that holds this physical block."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__()
+        self.block = block
+
+
+class MapWanted(Message):
+    """A person wants to go to these physical blocks in the map of the pool; ``what`` they are, in words."""
+
+    def __init__(self, blocks: tuple[int, ...], what: str) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.what = what
+
+
+class NodeWanted(Message):
+    """A person wants to go to this node in the tree."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__()
+        self.node = node

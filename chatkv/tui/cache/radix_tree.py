@@ -20,7 +20,7 @@ from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
-from chatkv.tui.cache.messages import NodeSelected, PinWanted
+from chatkv.tui.cache.messages import MapWanted, NodeSelected, PinWanted
 from chatkv.tui.cache.states import LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
 from chatkv.tui.cache.tree_picture import SORTS, TreePicture
@@ -61,6 +61,7 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
         bind("tree.fold", "fold"),
         bind("tree.unfold", "unfold"),
         bind("pane.inspect", "select"),
+        bind("pane.blocks", "blocks", "Blocks", tooltip="Its blocks in the map"),
         bind("tree.pin", "pin", "Pin"),
         bind("pane.sort", "sort", "Sort"),
         bind("pane.filter", "filter", "Filter"),
@@ -265,10 +266,14 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
         return node_of(self._cursor)
 
     def go_to(self, node: int) -> bool:
-        """Put the cursor on ``node`` and bring it into view; False where it is not in the tree."""
+        """Put the cursor on ``node`` and bring it into view, whatever hides it; False where it is gone."""
         key = self._rows.find(node)
+        if key is None and self._mirror is not None and node in self._mirror.nodes and self.clear_filter():
+            key = self._rows.find(node)
         if key is None:
             return False
+        while (fold := self._rows.key_at(self._rows.index(key))) != key and self._rows.unfold(fold):
+            self._resize_rows()
         self._go_to_row(self._rows.index(key))
         return True
 
@@ -309,6 +314,14 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
         """Ask for the node under the cursor."""
         if len(self._rows) > 1:
             self.post_message(NodeSelected(self.cursor))
+
+    def action_blocks(self) -> None:
+        """Ask for the blocks of the node under the cursor."""
+        node = self._mirror.nodes.get(self._cursor) if self._mirror is not None else None
+        if node is None or node.id == ROOT:
+            self.notify("only a node that is in the tree has blocks", severity="warning")
+        else:
+            self.post_message(MapWanted(tuple(node.blocks.tolist()), f"node {node.id}"))
 
     def action_pin(self) -> None:
         """Ask that the node under the cursor, and with it those above it, be evicted last, or no longer."""

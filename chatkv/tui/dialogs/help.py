@@ -94,7 +94,11 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
                 "in the tree and the events: filter by text, session, state; esc shows all",
             ),
             ("{pane.sort*}", "in the tree: order by recency, size, hits, as it came"),
-            ("{map.density*}", "in the block map: one cell for many blocks, or one for each"),
+            ("{pane.tree}, {pane.blocks}", "to a block's node in the tree; to a node's blocks in the map"),
+            (
+                "{map.nearer}, {map.further}, {map.density}",
+                "in the block map: fewer or more blocks a cell; one a cell, or the whole pool",
+            ),
             ("{pane.captions*}", "captions: a line that says what has just happened, or none"),
             ("{pane.pause*}", "freeze the picture; the engine goes on, nothing is lost"),
             ("{pane.export*}", "export the picture as JSON and SVG"),

@@ -236,3 +236,49 @@ async def test_without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(colours) > 3
         assert all(red == green == blue for red, green, blue in colours), colours
         assert set("".join(text_of(view))) >= set("=x·+.")
+
+
+async def test_plus_and_minus_change_the_scale_and_leave_the_cursor_where_it_is() -> None:
+    view = BlockMapView()
+    async with Host(view).run_test(size=(52, 6)) as pilot:
+        view.show(Story(num_blocks=20_000).mirror, None)
+        await pilot.pause()
+        assert view.border_title == "Blocks 0/20000 · 8 tok · 157 a cell"
+        view.go_to(9_000)
+        scales = []
+        for _ in range(9):
+            await pilot.press("plus")
+            scales.append(view.per_cell)
+            assert view.cursor == 9_000
+            row = view.cursor // view.per_cell // view.columns - view.scroll_offset.y
+            assert 0 <= row < view.size.height
+        assert scales == [128, 64, 32, 16, 8, 4, 2, 1, 1]
+        assert view.border_title == "Blocks 0/20000 · 8 tok"
+        await pilot.press("minus", "minus")
+        assert view.border_title == "Blocks 0/20000 · 8 tok · 4 a cell"
+        await pilot.press(*["minus"] * 9)
+        assert (view.per_cell, view.scroll_offset.y) == (157, 0)
+
+
+async def test_zooming_keeps_the_row_of_the_cursor() -> None:
+    view = BlockMapView()
+    async with Host(view).run_test(size=(52, 12)) as pilot:
+        view.show(Story(num_blocks=20_000).mirror, None)
+        await pilot.press("d")
+        view.go_to(10_000)
+        view.scroll_to(y=view.cursor // view.columns - 3, animate=False, force=True)
+        await pilot.press("minus")
+        assert view.cursor // view.per_cell // view.columns - view.scroll_offset.y == 3
+        await pilot.press("plus")
+        assert view.cursor // view.columns - view.scroll_offset.y == 3
+
+
+async def test_ctrl_and_the_wheel_zoom() -> None:
+    view = BlockMapView()
+    async with Host(view).run_test(size=(52, 6)) as pilot:
+        view.show(Story(num_blocks=1000).mirror, None)
+        await pilot.pause()
+        await pilot._post_mouse_events([events.MouseScrollUp], widget=view, offset=(5, 2), control=True)
+        assert view.per_cell == 4
+        await pilot._post_mouse_events([events.MouseScrollDown], widget=view, offset=(5, 2), control=True)
+        assert view.per_cell == 7

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from textual import events
 
 from chatkv.insight.mirror import Mirror
-from chatkv.kvcache.events import PromptAccounted
+from chatkv.kvcache.block_hash import SessionHashes
+from chatkv.kvcache.events import EventLog, PromptAccounted
+from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.tui.cache.accounting import account_line, last_accounted
 from chatkv.tui.cache.block_table import BlockTableView
 from chatkv.tui.cache.messages import BlockSelected
@@ -64,6 +67,7 @@ async def test_a_column_a_logical_block_and_the_account_below() -> None:
         assert text_of(view) == [
             "logical    0   1   2   3   4   5   6   7   8   9  10  11  12  13  14",
             "phys       0   1   2   3   4   5   6   7  24  25  26  27  28  29  30",
+            "hash     df8 e55 c69 574 cb3 7d9 1b7 d4f e8f 3c4 c38 bd9 797 8bb   –",
             "state      =   =   =   =   =   =   =   =   +   +   +   +   +   +   +",
             "filled     8   8   8   8   8   8   8   8   8   8   8   8   8   8   3",
             "ref        1   1   1   1   1   1   1   1   1   1   1   1   1   1   1",
@@ -78,7 +82,7 @@ async def test_a_shared_block_says_how_many_rows_name_it() -> None:
     view = BlockTableView()
     async with Host(view).run_test(size=(60, 12)):
         view.show(story.mirror, "poem")
-        assert text_of(view)[4] == "ref        2   2   2   2   2   2   2   2"
+        assert text_of(view)[5] == "ref        2   2   2   2   2   2   2   2"
 
 
 async def test_a_long_row_scrolls_under_its_names() -> None:
@@ -91,7 +95,7 @@ async def test_a_long_row_scrolls_under_its_names() -> None:
         assert view.cursor == 14
         assert text_of(view)[1].startswith("phys   ")
         assert text_of(view)[1].endswith("  28  29  30")
-        assert text_of(view)[5] == "prompt  hit 64 · first seen 35 · last…"
+        assert text_of(view)[6] == "prompt  hit 64 · first seen 35 · last…"
         await pilot.press("g")
         assert text_of(view)[0].startswith("logical    0   1")
 
@@ -175,3 +179,28 @@ async def test_other_mirrors() -> None:
         assert text_of(view)[0] == "no request of this session holds blocks"
         view.show(Mirror(), "rust")
         assert view.border_title == "Block table"
+
+
+async def test_a_closed_row_keeps_the_hashes_it_had() -> None:
+    mirror = Mirror()
+    cache = RadixCache(8, 4, log=EventLog(mirror.apply))
+    view = BlockTableView()
+    async with Host(view).run_test(size=(80, 12)):
+        assert cache.open(1, list(range(10)), session="a") is not None
+        assert cache.grow(1, 12)
+        cache.commit(1, list(range(10)))
+        view.show(mirror, "a")
+        hashes = SessionHashes(4).chain("", "", np.arange(12, dtype=np.int32))
+        first, second, third = (found.hex()[:3] for found in hashes)
+        assert text_of(view)[2] == f"hash     {first} {second}   –"
+        cache.commit(1, [10, 11])
+        cache.close(1, "finished")
+        view.show(mirror, "a")
+        assert text_of(view)[2] == f"hash     {first} {second} {third}"
+        # Its blocks are taken by another one, which computes other things into them.
+        assert cache.clear()
+        assert cache.open(2, list(range(20, 50)), session="b") is not None
+        assert cache.grow(2, 30)
+        cache.commit(2, list(range(20, 50)))
+        view.show(mirror, "a")
+        assert text_of(view)[2] == f"hash     {first} {second} {third}"
