@@ -23,7 +23,6 @@ from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
 from chatkv.tui.keys.current import Keymap, fill, hint
 from chatkv.tui.remembered import Remembered
-from chatkv.tui.themes import DEFAULT_THEME
 
 CLOSE_S = 0.3
 """How long quitting waits for the engine's thread to end its step."""
@@ -156,7 +155,7 @@ def run(
         engine,
         SessionStore(store_folder),
         sampling=sampling,
-        theme=theme or DEFAULT_THEME,
+        theme=theme,
         pictures=data_dir() / "snapshots",
         remembered=Remembered(data_dir() / "screen.json"),
         keymap=keymap,

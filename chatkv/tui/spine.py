@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual import on
-from textual.app import App
 from textual.binding import BindingType
 from textual.screen import Screen
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.errors import ChatkvError
-from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
@@ -26,10 +24,10 @@ from chatkv.tui.remembered import Remembered
 from chatkv.tui.reverse import keep_reverse
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
-from chatkv.tui.themes import DEFAULT_THEME, load_themes, variable_defaults
+from chatkv.tui.themed import ThemedApp
 
 
-class SpineApp(App[None]):
+class SpineApp(ThemedApp):
     """Owns the desk (engine and sessions) and the screen. What keys ask for is in the subclasses."""
 
     TITLE = "chatkv"
@@ -46,14 +44,14 @@ class SpineApp(App[None]):
         store: SessionStore,
         *,
         sampling: Sampling | None = None,
-        theme: str = DEFAULT_THEME,
+        theme: str | None = None,
         pictures: Path | None = None,
         system: str | None = None,
         remembered: Remembered | None = None,
         keymap: Keymap | None = None,
     ) -> None:
         use(keymap or {})
-        super().__init__()
+        super().__init__(theme, remembered or Remembered())
         self.set_keymap(textual_keymap())
         # The footer looks for the palette under this key.
         self.COMMAND_PALETTE_BINDING = next(iter(keys_of("palette")), NONE)  # type: ignore[misc]
@@ -61,20 +59,10 @@ class SpineApp(App[None]):
         take_pastes_whole()
         keep_reverse()
         self._engine = engine
-        self.remembered = remembered or Remembered()
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
         self.desk.returned = self._give_back
-        themes, problems = load_themes()
-        for good in themes:
-            self.register_theme(good)
-        self._problems = [str(problem) for problem in problems]
-        self.theme = theme
         self.main = MainScreen(self.desk, self.remembered)
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours of the cache's states and the like, for themes that don't set them."""
-        return variable_defaults(self.current_theme)
 
     def get_default_screen(self) -> Screen[object]:
         """The one that is always there."""
@@ -85,8 +73,9 @@ class SpineApp(App[None]):
         self.call_after_refresh(self._begin)
 
     async def _begin(self) -> None:
-        for problem in self._problems:
+        for problem in self.theme_problems:
             self.report(problem)
+        self.follow_themes()
         self.desk.book.load()
         await self.main.show_session(self.book.current)
         self.desk.connect(self._engine(self._listen))
@@ -110,14 +99,6 @@ class SpineApp(App[None]):
     def book(self) -> SessionBook:
         """The open sessions."""
         return self.desk.book
-
-    def report(self, line: str, severity: Literal["warning", "error"] = "warning") -> None:
-        """One line that matters but stops nothing."""
-        self.notify(one_line(line, 400), severity=severity, markup=False, timeout=8)
-
-    def say(self, line: str) -> None:
-        """One line of good news."""
-        self.notify(one_line(line, 400), markup=False, timeout=5)
 
     def _give_back(self, session: Session, text: str) -> None:
         """A question got no answer: its text goes back to where it was typed, if nothing else is there."""

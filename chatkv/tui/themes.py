@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from chatkv.paths import config_dir, packaged
 from chatkv.text import one_line
 
 DEFAULT_THEME = "chatkv-dark"
+TERMINAL_THEME = "chatkv-terminal"
+"""In the terminal's own colours, on its own background."""
 
 KV_DEFAULTS: dict[str, str] = {
     "kv-new": "#2f8f46",
@@ -195,6 +198,7 @@ def _check_variable(name: str, value: str) -> None:
             raise ThemeError(f"'{name}' is not a colour: {value!r}")
 
 
+@cache
 def _textual_variables() -> set[str]:
     """Names of the variables Textual's own style sheets use."""
     example = BUILTIN_THEMES["textual-dark"].to_color_system().generate()

@@ -12,6 +12,7 @@ from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import EngineMessage
 from chatkv.tui.app import ChatkvApp
 from chatkv.tui.keys.current import Keymap
+from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themes import DEFAULT_THEME
 from tests.tui.fake_engine import FakeEngine, Script, echo
@@ -25,7 +26,8 @@ class Bench:
         folder: Path,
         *,
         script: Script = echo,
-        theme: str = DEFAULT_THEME,
+        theme: str | None = DEFAULT_THEME,
+        remembered: Remembered | None = None,
         keymap: Keymap | None = None,
         **engine: int,
     ) -> None:
@@ -42,6 +44,7 @@ class Bench:
             SessionStore(folder / "sessions"),
             theme=theme,
             pictures=folder / "snapshots",
+            remembered=remembered,
             keymap=keymap,
         )
 

@@ -1,0 +1,93 @@
+"""Which theme the app wears: the one asked for, else the one chosen last; its file is followed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual.app import App
+from textual.theme import BUILTIN_THEMES
+
+from chatkv.paths import config_dir, packaged
+from chatkv.text import one_line
+from chatkv.tui.remembered import Remembered
+from chatkv.tui.theme_folder import ThemeFolder
+from chatkv.tui.themes import DEFAULT_THEME, TERMINAL_THEME, load_themes, variable_defaults
+
+LOOK_S = 0.5
+"""How often the person's folder of themes is looked at. A change is taken at the second look."""
+
+
+class ThemedApp(App[None]):
+    """Has words to the person, too: faults of theme files are told with them."""
+
+    def __init__(self, theme: str | None, remembered: Remembered) -> None:
+        """``theme`` None: the one chosen last, or the terminal's own where colours are few."""
+        super().__init__()
+        self.remembered = remembered
+        shipped, problems = load_themes([packaged("themes")])
+        self._own_themes = ThemeFolder(
+            config_dir() / "themes", {*BUILTIN_THEMES, *(theme.name for theme in shipped)}
+        )
+        own = self._own_themes.take()
+        for good in (*shipped, *own.themes):
+            self.register_theme(good)
+        self.theme_problems = [str(problem) for problem in (*problems, *own.problems)]
+        """Told once there is a screen to tell them on."""
+        self._worn = theme or self._choose()
+        self.theme = self._worn
+
+    @property
+    def few_colours(self) -> bool:
+        """True where a theme's own colours can't be shown as they are meant: 16 colours, or ``NO_COLOR``."""
+        return self.no_color or self.console.color_system not in ("256", "truecolor")
+
+    def _choose(self) -> str:
+        if self.few_colours:
+            return TERMINAL_THEME
+        chosen = self.remembered.get("theme", DEFAULT_THEME)
+        if chosen not in self.available_themes:
+            self.theme_problems.append(f"the theme {one_line(chosen, 40)} is not there any more")
+            return DEFAULT_THEME
+        return chosen
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours of the cache's states and the like, for themes that don't set them."""
+        return variable_defaults(self.current_theme)
+
+    def watch_theme(self, name: str) -> None:
+        """What a person chooses is worn the next time too."""
+        if name != self._worn:
+            self._worn = name
+            self.remembered.set("theme", name)
+
+    def follow_themes(self) -> None:
+        """From now on, take what changes in the person's folder."""
+        self.set_interval(LOOK_S, self.look_at_themes)
+
+    def look_at_themes(self) -> None:
+        """Take what has changed in the person's folder, if anything has."""
+        changes = self._own_themes.poll()
+        if changes is None:
+            return
+        for problem in changes.problems:
+            self.report(str(problem))
+        for name in changes.gone:
+            if name == self.theme:
+                self.report(f"the theme {name} is gone; its colours stay until another is chosen")
+            else:
+                self.unregister_theme(name)
+        for theme in changes.themes:
+            known = theme.name in self.available_themes
+            self.register_theme(theme)
+            if theme.name == self.theme:
+                self.mutate_reactive(App.theme)
+            elif not known:
+                self.say(f"a new theme: {theme.name}")
+
+    def report(self, line: str, severity: Literal["warning", "error"] = "warning") -> None:
+        """One line that matters but stops nothing."""
+        self.notify(one_line(line, 400), severity=severity, markup=False, timeout=8)
+
+    def say(self, line: str) -> None:
+        """One line of good news."""
+        self.notify(one_line(line, 400), markup=False, timeout=5)
