@@ -54,7 +54,14 @@ class SessionBook:
             more = len(problems) - 1
             rest = f" · {more} more faults in session files; chatkv sessions lists them" if more else ""
             self._report(f"{one_line(str(problems[0]), 160)}{rest}")
-        loaded = [self._open(c, stored=True) for c in conversations]
+        # Who types at once has asked before this: that session is in the folder by now.
+        early = {s.conversation.id: s for s in self.sessions if s.stored}
+        loaded = []
+        for conversation in conversations:
+            if asked := early.get(conversation.id):
+                asked.conversation = conversation
+            else:
+                loaded.append(self._open(conversation, stored=True))
         if loaded:
             started = [s for s in self.sessions if s.head is not None or s.draft]
             self.sessions = loaded + started
