@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from chatkv.tui.app import ChatkvApp
 from chatkv.web.process import AppProcess
+from tests.tui.helpers import Bench
 
 SMALL = str(Path(__file__).with_name("small_app.py"))
 ROOT = str(Path(__file__).parents[2])
@@ -100,3 +102,17 @@ async def test_it_ends_as_with_ctrl_q(how: str, tmp_path: Path, monkeypatch: pyt
         async with asyncio.timeout(10):
             assert await terminal.process.wait() == 0
     assert end.read_text() == "quit with 'a'"
+
+
+async def test_what_a_browser_keeps_has_other_keys_and_the_help_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for in_browser in (False, True):
+        monkeypatch.setattr(ChatkvApp, "is_web", in_browser)
+        bench = Bench(tmp_path / str(in_browser))
+        async with bench.run((100, 90)):
+            await bench.press("x", "alt+n")
+            assert len(bench.app.book.sessions) == 2
+            await bench.press("f1")
+            assert ("In a browser" in bench.screen_text) == in_browser
+            assert "ctrl+n, alt+n" in bench.screen_text

@@ -116,6 +116,16 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 )
 """Title → keys and what they do, to be filled in with the keys in force."""
 
+IN_BROWSER = (
+    "In a browser",
+    (
+        ("ctrl+n, ctrl+t", "are the browser's: alt+n is new, alt+t sorts the list"),
+        ("ctrl+w", "closes the tab, and ctrl+q all of Firefox; the chat goes on, the address finds it again"),
+        ("ctrl+v", "pastes what the system has"),
+    ),
+)
+"""The same, where ``--web`` shows the screen; browsers' keys are not a person's to change."""
+
 GLYPHS = (
     ("=", "reused", "kv-reused"),
     ("+", "new", "kv-new"),
@@ -143,7 +153,7 @@ class KeyTable(Widget):
 
     def _lines(self, width: int) -> list[Content]:
         lines: list[Content] = []
-        for title, keys in HELP:
+        for title, keys in (*HELP, IN_BROWSER) if self.app.is_web else HELP:
             lines.append(Content(title).stylize("bold $accent"))
             for key, what in keys:
                 left = wrap(fill(key), _KEYS - 1)

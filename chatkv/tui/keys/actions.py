@@ -41,7 +41,8 @@ class Action(NamedTuple):
 
 ACTIONS: dict[str, Action] = {
     # These act while a person types, too.
-    "new": Action("ctrl+n", "main picker", "new session"),
+    # Browsers keep ctrl+n and ctrl+t to themselves.
+    "new": Action("ctrl+n,alt+n", "main picker", "new session"),
     "sessions": Action("ctrl+s", "main picker", "list of sessions"),
     "fork": Action("ctrl+o", "main fork", "fork the session at a message"),
     "search": Action("ctrl+f", "main picker", "search all sessions"),
@@ -101,7 +102,7 @@ ACTIONS: dict[str, Action] = {
     # Dialogs.
     "picker.delete": Action("delete", "picker", "delete the session"),
     "picker.undo": Action("ctrl+z", "picker", "bring back the session deleted last"),
-    "picker.sort": Action("ctrl+t", "picker", "the next order"),
+    "picker.sort": Action("ctrl+t,alt+t", "picker", "the next order"),
     "find.up": Action("up", "picker search", "up"),
     "find.down": Action("down", "picker search", "down"),
     "dialog.close": Action("escape", "picker search fork ask", "close"),
