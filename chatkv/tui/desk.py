@@ -10,6 +10,7 @@ from chatkv.chat.settings import plain
 from chatkv.chat.tree import Message
 from chatkv.engine.messages import (
     Batch,
+    ContextNear,
     EngineMessage,
     Failed,
     GenerateRequest,
@@ -40,6 +41,8 @@ class Desk:
         self.loading = Loading("starting")
         self.returned: Callable[[Session, str], None] = lambda session, text: None
         """Told where a question got no answer: its text belongs back into the prompt."""
+        self.near: Callable[[Session, ContextNear], None] = lambda session, near: None
+        """Told where an answer has used most of its session's context."""
         self._sampling = sampling
         self._engine: EnginePort | None = None
         self._measuring: dict[int, Callable[[Measured], None]] = {}
@@ -191,6 +194,9 @@ class Desk:
             ended = self.book.finish(finished)
             if ended and ended[1]:
                 self.returned(*ended)
+        for near in batch.near:
+            if (session := self.book.by_key(near.session)) is not None:
+                self.near(session, near)
         for verified in batch.verified:
             self._note(verified)
 

@@ -11,13 +11,14 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from chatkv.chat.store import SessionStore
-from chatkv.engine.messages import EngineMessage, Sampling
+from chatkv.engine.messages import ContextNear, EngineMessage, Sampling
 from chatkv.errors import ChatkvError
+from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.keys.actions import ACTIONS
-from chatkv.tui.keys.current import NONE, Keymap, bind, keys_of, textual_keymap, use
+from chatkv.tui.keys.current import NONE, Keymap, bind, hint, keys_of, textual_keymap, use
 from chatkv.tui.main_screen import MainScreen
 from chatkv.tui.pastes import take_pastes_whole
 from chatkv.tui.remembered import Remembered
@@ -62,6 +63,9 @@ class SpineApp(ThemedApp):
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
         self.desk.returned = self._give_back
+        self.desk.near = self._tell_near
+        self._told_near: set[str] = set()
+        """Keys of sessions of which it was told; each further answer would tell it again."""
         self.main = MainScreen(self.desk, self.remembered)
 
     def get_default_screen(self) -> Screen[object]:
@@ -99,6 +103,16 @@ class SpineApp(ThemedApp):
     def book(self) -> SessionBook:
         """The open sessions."""
         return self.desk.book
+
+    def _tell_near(self, session: Session, near: ContextNear) -> None:
+        """The gauge tells it of the session on the screen; of others, or under another pane, nobody does."""
+        gauge = session is self.book.current and self.screen is self.main and self.main.chat.region.area > 0
+        if gauge or session.key in self._told_near:
+            return
+        self._told_near.add(session.key)
+        used = f"{near.used:,} of {near.limit:,} tokens of its context"
+        keys = f"{hint('fork')} forks earlier, {hint('new')} begins anew"
+        self.report(f"'{one_line(session.name, 40)}' has used {used}: {keys}")
 
     def _give_back(self, session: Session, text: str) -> None:
         """A question got no answer: its text goes back to where it was typed, if nothing else is there."""

@@ -145,7 +145,10 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
     def _set_title(self) -> None:
         if self._mirror is None:
             return
-        title = f"Radix tree · {counted(len(self._mirror.nodes) - 1, 'node')}"
+        nodes = len(self._mirror.nodes) - 1
+        title = f"Radix tree · {counted(nodes, 'node')}"
+        if self._mirror.cache == "hash":
+            title = f"Tree of blocks · {counted(nodes, 'block')}"
         if self._picture.sort != SORTS[0]:
             title += f" · by {self._picture.sort}"
         if (found := self._picture.filter) is not None:

@@ -35,6 +35,7 @@ class TreePicture:
         What has changed is taken from the mirror: one picture is its only follower.
         """
         changed, departed = mirror.take_changed(), mirror.take_departed()
+        self.rows.chains = mirror.cache == "hash"
         structure, self._structure = self._structure, mirror.structure_version
         if other or mirror is not self._mirror:
             self._mirror = mirror

@@ -76,6 +76,8 @@ class TreeRows:
     def __init__(self) -> None:
         self.order: Callable[[int], tuple[int, int]] | None = None
         """What siblings are sorted by, given a row's key; None: as they came. ``rebuild`` after a change."""
+        self.chains = False
+        """An only child stands right below its parent, not deeper: where each block is a node of its own."""
         self._clear()
 
     def _clear(self) -> None:
@@ -124,14 +126,19 @@ class TreeRows:
         that left. Neither has to be exact in the other direction.
 
         Relies on what node ids promise: they are never used twice, and only a split, which makes a
-        new node, puts a node under another parent.
+        new node, and the move to a twin (``hash`` only) put a node under another parent.
         """
+        changed = set(changed)
         arrived = {node for node in changed if node in nodes and node not in self._live} - {ROOT}
         left = {node for node in departed if node in self._live}
         if len(left) > 64 and len(left) > len(self) // 8:
             self.rebuild(nodes, ghosts)  # taking rows out one by one costs more than starting over
         else:
             self._follow(nodes, ghosts, arrived, left)
+        for node in changed & self._live:
+            branch, above = self._branches[node], self._branches.get(nodes[node].parent)
+            if above is not None and branch.parent is not above:
+                self._move(branch, above)
 
     def resort(self, changed: Iterable[int]) -> None:
         """Put the rows of these nodes (and of all ghosts), whose order may have changed, in their places.
@@ -324,7 +331,7 @@ class TreeRows:
                 skip -= kid.size
         for _ in range(start, stop):
             hidden = sum(kid.size for kid in branch.kids) if branch.folded else 0
-            yield Row(branch.key, _guide(path), hidden)
+            yield Row(branch.key, self._guide(path), hidden)
             if branch.kids and not branch.folded:
                 path.append((branch, 0))
                 branch = branch.kids[0]
@@ -338,13 +345,16 @@ class TreeRows:
             else:
                 return
 
-
-def _guide(path: list[tuple[Branch, int]]) -> str:
-    """The lines before a row; of a very deep one only the last levels, after its depth."""
-    if not path:
-        return ""
-    levels = ["  " if place + 1 == len(above.kids) else "│ " for above, place in path[-_GUIDE_LEVELS:-1]]
-    above, place = path[-1]
-    levels.append("└─" if place + 1 == len(above.kids) else "├─")
-    deeper = f"{len(path)}⋯ " if len(path) > _GUIDE_LEVELS else ""
-    return deeper + "".join(levels)
+    def _guide(self, path: list[tuple[Branch, int]]) -> str:
+        """The lines before a row; of a very deep one only the last levels, after its depth."""
+        if not path:
+            return ""
+        forks = path
+        if self.chains:
+            forks = [step for step in path if len(step[0].kids) > 1 or step[0] is self.root]
+        last = [place + 1 == len(above.kids) for above, place in forks[-_GUIDE_LEVELS:]]
+        levels = ["  " if end else "│ " for end in last]
+        if forks[-1] is path[-1]:
+            levels[-1] = "└─" if last[-1] else "├─"
+        deeper = f"{len(forks)}⋯ " if len(forks) > _GUIDE_LEVELS else ""
+        return deeper + "".join(levels)

@@ -8,6 +8,7 @@ import numpy as np
 
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache import events as kv
+from chatkv.kvcache.hash_cache import HashCache
 from chatkv.scheduler import events as sched
 
 
@@ -171,3 +172,22 @@ def wide(nodes: int) -> Story:
         if node % 10 == 1:
             parent = node
     return story
+
+
+class HashStory:
+    """Questions to a real hash cache of 4 tokens a block; a token is a character's code point."""
+
+    def __init__(self) -> None:
+        self.mirror = Mirror()
+        self._cache = HashCache(40, 4, log=kv.EventLog(self.mirror.apply))
+        self._asked = 0
+
+    def ask(self, text: str, session: str) -> None:
+        """Compute all of ``text`` and be over."""
+        self._asked += 1
+        prompt = ids(text).tolist()
+        opened = self._cache.open(self._asked, prompt, session=session)
+        assert opened is not None
+        assert self._cache.grow(self._asked, len(prompt))
+        self._cache.commit(self._asked, prompt[opened.cached :])
+        self._cache.close(self._asked, "finished")

@@ -12,7 +12,7 @@ from chatkv.tui.cache.block_table import BlockTableView
 from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.radix_tree import RadixTreeView
 from tests.tui.cache.host import Host
-from tests.tui.cache.stories import decode, figure
+from tests.tui.cache.stories import HashStory, decode, figure
 from tests.tui.cache.test_metrics import STATS, busy
 
 Compare = Callable[..., bool]
@@ -29,6 +29,21 @@ def test_tree(snap_compare: Compare, width: int) -> None:
         await pilot.press("j")
 
     assert snap_compare(Host(view), terminal_size=(width, 10), run_before=play)
+
+
+def test_hash_tree(snap_compare: Compare) -> None:
+    view = RadixTreeView()
+    view.decode = decode
+
+    async def play(pilot: Pilot[None]) -> None:
+        story = HashStory()
+        story.ask("system: user: one asks", "a")
+        for question in ("two asks more", "two says less"):
+            story.ask(f"system: user: {question}", "b")
+        view.show(story.mirror, "b")
+        await pilot.press("j")
+
+    assert snap_compare(Host(view), terminal_size=(58, 14), run_before=play)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
