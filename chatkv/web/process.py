@@ -37,6 +37,8 @@ class AppProcess:
         environment = dict(os.environ) | {
             "TEXTUAL_DRIVER": DRIVER,
             "TEXTUAL_COLOR_SYSTEM": "truecolor",
+            "TERM": "xterm-256color",  # whatever the server's own terminal is
+            "COLORTERM": "truecolor",
             "TERM_PROGRAM": "textual",
             "COLUMNS": str(width),
             "ROWS": str(height),

@@ -42,7 +42,7 @@ async def _serve(command: Sequence[str], host: str, port: int) -> None:
     try:
         listener = listen(host, port)
         await web.SockSite(runner, listener).start()
-        if not is_loopback(host):
+        if not is_loopback(listener.getsockname()[0]):
             warn = "others can reach this machine there: who has the address can read and write your sessions"
             print(f"chatkv: {warn}, and nothing is encrypted on the way", file=sys.stderr)
         address = f"http://{_spoken(host)}:{listener.getsockname()[1]}/?token={app[GUARD].token}"

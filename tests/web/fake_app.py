@@ -25,7 +25,8 @@ def main() -> None:
     print("something that was printed before")
     sys.stdout.flush()
     os.write(1, PRELUDE)
-    say(pid=os.getpid(), arguments=sys.argv[1:], size=[os.environ["COLUMNS"], os.environ["ROWS"]])
+    size = [os.environ["COLUMNS"], os.environ["ROWS"]]
+    say(pid=os.getpid(), arguments=sys.argv[1:], size=size, term=os.environ["TERM"])
     read = sys.stdin.buffer.read
     stubborn = False
     while head := read(5):

@@ -19,12 +19,16 @@ def alive(pid: int) -> bool:
     return False
 
 
-async def test_the_app_gets_its_arguments_exactly_and_the_size_of_the_tab() -> None:
+async def test_the_app_gets_its_arguments_exactly_and_the_size_of_the_tab(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
     async with serving(*ODD) as served:
         await served.log_in()
         said = await (await served.open("?width=133&height=36")).hear()
         assert said["arguments"] == ODD
         assert said["size"] == ["133", "36"]
+        assert said["term"] == "xterm-256color"
 
 
 @pytest.mark.parametrize("size", ["", "?width=x&height=-1", "?width=99999&height=0", "?width=٣&height=1e3"])

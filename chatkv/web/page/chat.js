@@ -31,6 +31,8 @@ function say([why, button], reason) {
   again.textContent = button;
   again.hidden = false;
   again.onclick = () => location.reload();
+  // textual.js does it too, but later: what can't be seen takes no focus.
+  document.body.classList.add("-closed");
   again.focus();
 }
 
@@ -44,6 +46,20 @@ addEventListener(
   },
   true,
 );
+
+// Without https, browsers give a clipboard only to pages of their own machine.
+if (!navigator.clipboard) {
+  const writeText = async (text) => {
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    document.querySelector(".xterm-helper-textarea")?.focus();
+  };
+  Object.defineProperty(navigator, "clipboard", { value: { writeText, readText: async () => "" } });
+}
 
 // The client measures its font when it starts: the font must be there by then.
 const start = window.onload;
