@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from textual.app import App
@@ -22,7 +23,9 @@ class ThemedApp(App[None]):
 
     def __init__(self, theme: str | None, remembered: Remembered) -> None:
         """``theme`` None: the one chosen last, or the terminal's own where colours are few."""
-        super().__init__()
+        # Without colours the terminal's own are left alone: Textual would turn each of ours into a grey, and
+        # what is the terminal's into black.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.remembered = remembered
         shipped, problems = load_themes([packaged("themes")])
         self._own_themes = ThemeFolder(
@@ -53,6 +56,15 @@ class ThemedApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the cache's states and the like, for themes that don't set them."""
         return variable_defaults(self.current_theme)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Without colours every theme is as the terminal's, which tells otherwise what colours tell."""
+        variables = super().get_css_variables()
+        terminal = self.available_themes.get(TERMINAL_THEME)
+        if self.no_color and terminal is not None:
+            variables = {**variable_defaults(terminal), **terminal.to_color_system().generate()}
+            self.theme_variables = variables
+        return variables
 
     def watch_theme(self, name: str) -> None:
         """What a person chooses is worn the next time too."""

@@ -33,7 +33,7 @@ def answer(request: GenerateRequest) -> str:
 class Scene(Bench):
     """Four sessions, three with one system prompt, one forked, in a pool so small that it evicts."""
 
-    def __init__(self, folder: Path, theme: str) -> None:
+    def __init__(self, folder: Path, theme: str | None) -> None:
         store = SessionStore(folder / "sessions")
         store.create("rust help", system=SYSTEM)
         store.create("poem", system=SYSTEM)
@@ -82,7 +82,7 @@ def test_sizes(tmp_path: Path, snap_compare: Compare, size: tuple[int, int]) -> 
 
 
 @pytest.mark.parametrize("theme", ["chatkv-light", "chatkv-safe"])
-def test_themes(tmp_path: Path, snap_compare: Compare, theme: str) -> None:
+def test_themes(tmp_path: Path, snap_compare: Compare, theme: str | None) -> None:
     scene = Scene(tmp_path, theme)
     assert snap_compare(scene.app, terminal_size=(120, 36), run_before=scene.play)
 

@@ -4,6 +4,8 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from rich.color import ColorSystem
+from textual.color import Color
 from textual.theme import Theme
 from textual.widgets import OptionList
 
@@ -17,7 +19,7 @@ from chatkv.tui.themes import (
     theme_names,
     variable_defaults,
 )
-from tests.tui.cache.host import backgrounds_of
+from tests.tui.cache.host import looks_of
 from tests.tui.colours import BLINDNESS, contrast, distance
 from tests.tui.helpers import Bench
 
@@ -122,7 +124,7 @@ async def test_a_light_terminal_stays_light(tmp_path: Path) -> None:
         bench.app.say("said")
         for keys in ([], ["escape", "K"], ["ctrl+s"], ["escape"], ["ctrl+o"], ["escape"], ["f1"]):
             await bench.press(*keys)
-            assert backgrounds_of(bench.app) <= {"default"}, keys
+            assert looks_of(bench.app, "bgcolor") <= {"default"}, keys
 
 
 async def test_a_list_shows_its_cursor_without_painting(tmp_path: Path) -> None:
@@ -145,6 +147,37 @@ async def test_every_theme_can_be_worn(tmp_path: Path, monkeypatch: pytest.Monke
             await pilot.pause()
             assert bench.app.current_theme.name == name
         assert "chatkv" in bench.screen_text
+
+
+@pytest.mark.parametrize("theme", [TERMINAL, "chatkv-dark", "chatkv-light", "nord"])
+async def test_no_color_is_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    bench = Bench(tmp_path, theme=theme)
+    async with bench.run(toasts=True):
+        await bench.ask("Say `code`:\n```py\nx = 1\n```")
+        bench.app.theme = "chatkv-paper"
+        await bench.press("ctrl+s")
+        assert looks_of(bench.app, "color") | looks_of(bench.app, "bgcolor") <= {"default"}
+        # What can't be told by colour is told otherwise.
+        rows = bench.app.screen.query_one(OptionList)
+        assert any(segment.style and segment.style.reverse for segment in rows.render_line(0))
+        await bench.press("escape", "escape", "K")
+        assert "▸" in bench.screen_text
+        assert "┏━ Chat" in bench.screen_text
+        await bench.press("f6")
+        assert "┏━ Chat" not in bench.screen_text
+        assert "┏━ Radix tree" in bench.screen_text
+
+
+@pytest.mark.parametrize("name", PAINTED)
+def test_with_sixteen_colours_no_state_is_lost_in_the_ground(name: str) -> None:
+    theme = THEMES[name]
+    for state, color in states(theme).items():
+        seen, ground = (
+            Color.parse(c).rich_color.downgrade(ColorSystem.STANDARD).number
+            for c in (color, grounds(theme)[0])
+        )
+        assert seen != ground, state
 
 
 def test_defaults_are_readable_on_black_and_on_white() -> None:

@@ -51,11 +51,11 @@ def colours_of(app: App[None]) -> set[tuple[int, int, int]]:
     return {(c.red, c.green, c.blue) for c in found if c is not None}
 
 
-def backgrounds_of(app: App[None]) -> set[str]:
-    """The names of all background colours on the screen: ``default`` is the terminal's own."""
+def looks_of(app: App[None], part: str) -> set[str]:
+    """All colours on the screen (``part``: color or bgcolor) by name; ``default`` is the terminal's own."""
     return {
-        segment.style.bgcolor.name
+        color.name
         for strip in app.screen._compositor.render_strips()
         for segment in strip
-        if segment.style is not None and segment.style.bgcolor is not None
+        if (color := getattr(segment.style, part, None)) is not None
     }
