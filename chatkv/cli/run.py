@@ -102,6 +102,7 @@ def run(
     max_tokens: options.MaxTokens = 512,
     seed: options.Seed = None,
     verify: options.Verify = False,
+    tour: Annotated[bool, typer.Option("--tour", help="Begin with a short look around.")] = False,
     web: Annotated[
         bool,
         typer.Option(
@@ -184,7 +185,7 @@ def run(
     _log_to_file()
     from chatkv.tui.app import run as open_chat
 
-    raise typer.Exit(open_chat(config, sampling, folder, theme, keymap=settings_of(context).keys))
+    raise typer.Exit(open_chat(config, sampling, folder, theme, tour=tour, keymap=settings_of(context).keys))
 
 
 def _is_terminal() -> bool:

@@ -22,14 +22,27 @@ from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
 from chatkv.tui.keys.current import Keymap, fill, hint
+from chatkv.tui.layout import Arrangement
 from chatkv.tui.remembered import Remembered
 
+TOURED = "toured"
+"""Remembered: the tour has been shown."""
 CLOSE_S = 0.3
 """How long quitting waits for the engine's thread to end its step."""
 
 
 class ChatkvApp(CommandsApp):
-    """The whole app: the palette, pictures, quitting."""
+    """The whole app: the palette, pictures, the tour, quitting."""
+
+    first_run = False
+    """Nobody has seen the tour yet: it begins by itself, if a person is looking."""
+    tour_wanted = False
+    """It was asked for."""
+
+    async def _begin(self) -> None:
+        await super()._begin()
+        if self.tour_wanted or (self.first_run and not self.is_headless):
+            self.action_tour()
 
     def action_stop_all(self) -> None:
         """Stop every answer."""
@@ -60,6 +73,14 @@ class ChatkvApp(CommandsApp):
             self.screen.dismiss(None)
         else:
             self.push_screen(Help())
+
+    def action_tour(self) -> None:
+        """A short look around."""
+        from chatkv.tui.dialogs.tour import Tour  # seen once, as a rule
+
+        if self.screen is self.main and self.main.arrangement is not Arrangement.TINY:
+            self.remembered.set(TOURED, True)
+            self.push_screen(Tour(self.main))
 
     def action_export(self) -> None:
         """The picture as files."""
@@ -108,6 +129,7 @@ class ChatkvApp(CommandsApp):
             ("Zoom the pane", "{pane.zoom}", main.action_zoom),
             ("Theme", "choose the colours", self.action_change_theme),
             ("Keys", "{help} · all keys", self.action_help),
+            ("Tour", "a short look around", self.action_tour),
             ("Quit", "{quit}", self.action_quit),
         )
         for title, help_text, action in commands:
@@ -139,6 +161,7 @@ def run(
     store_folder: Path,
     theme: str | None = None,
     *,
+    tour: bool = False,
     keymap: Keymap | None = None,
 ) -> int:
     """Open the chat; returns the exit code when the person quits.
@@ -151,15 +174,18 @@ def run(
 
         return Engine(config, listener)
 
+    remembered = Remembered(data_dir() / "screen.json")
     app = ChatkvApp(
         engine,
         SessionStore(store_folder),
         sampling=sampling,
         theme=theme,
         pictures=data_dir() / "snapshots",
-        remembered=Remembered(data_dir() / "screen.json"),
+        remembered=remembered,
         keymap=keymap,
     )
+    app.tour_wanted = tour
+    app.first_run = not remembered.get(TOURED, False)
     app.run()
     code = app.return_code or 0
     if app.desk.failed:

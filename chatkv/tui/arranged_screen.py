@@ -40,12 +40,15 @@ class ArrangedScreen(Screen[None]):
         if not changed_keys():
             return found
         typing = self.focused if isinstance(self.focused, Prompt) else None
-        nodes = list(dict.fromkeys(each.node for each in found.values()))
+        nodes = list(dict.fromkeys([*(each.node for each in found.values()), self]))
 
         def place(active: ActiveBinding) -> tuple[int, int]:
-            ids = [each.id for each in active.node.BINDINGS if isinstance(each, Binding)]
             id = active.binding.id
-            return nodes.index(active.node), ids.index(id) if id in ids else len(ids)
+            for node in (self, active.node):
+                ids = [each.id for each in node.BINDINGS if isinstance(each, Binding)]
+                if id is not None and id in ids:
+                    return nodes.index(node), ids.index(id)
+            return nodes.index(active.node), 1000
 
         return {
             key: active

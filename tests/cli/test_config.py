@@ -179,7 +179,7 @@ def test_bytes_that_are_no_text_and_a_folder_in_its_place(
     [
         ("[run]\ntheme = 'nosuch'", "run", "theme is set in"),
         ("[run]\nmodel = 'nosuch'", "run", "model is set in"),
-        ("[run]\nmodel = './nosuch.gguf'", "run", "config/nosuch.gguf"),
+        ("[run]\nmodel = './nosuch.gguf'", "run", "config/nosuch"),
         ("[run]\neviction = 'lfu'", "run --cache hash", "eviction is set in"),
     ],
 )

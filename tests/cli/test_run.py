@@ -19,7 +19,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
     app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
-    def run(*arguments: Any, keymap: Any) -> int:
+    def run(*arguments: Any, keymap: Any, tour: bool) -> int:
         calls.append(arguments)
         return 7
 

@@ -38,6 +38,7 @@ CLASSES = {
     "AskLine": "ask",
     "Confirm": "confirm",
     "Help": "help",
+    "Tour": "tour",
     "MainScreen": "main",
     "SpineApp": "all",
 }
@@ -213,7 +214,7 @@ async def test_changed_keys_act_and_are_named_everywhere(tmp_path: Path) -> None
         assert len(bench.app.book.sessions) == 1
         await pilot.pause()
         shown = footer(bench)
-        assert list(shown)[:2] == ["New", "Sessions"]
+        assert list(shown)[:5] == ["New", "Sessions", "Fork", "Stop", "Help"]
         assert shown["New"] == "f5"
         assert "Rename" not in shown
         assert "^g" in shown.values()

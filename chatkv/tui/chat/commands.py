@@ -48,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "", "stop the answers of all sessions", "stop_all"),
     Command("theme", "[NAME]", "the colours", takes="theme"),
     Command("help", "", "all keys and commands", "help"),
+    Command("tour", "", "a short look around", "tour"),
     Command("quit", "", "running answers are kept as far as they came", "quit"),
 )
 

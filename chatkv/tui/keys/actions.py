@@ -24,6 +24,7 @@ PLACES = {
     "ask": "where a line is asked for",
     "confirm": "at a question",
     "help": "in the help",
+    "tour": "in the tour",
 }
 """Where a key can act, beside ``main`` (all panes and the prompt) and ``all`` (dialogs too)."""
 
@@ -109,6 +110,9 @@ ACTIONS: dict[str, Action] = {
     "confirm.yes": Action("y", "confirm", "yes"),
     "confirm.no": Action("n,escape", "confirm", "no"),
     "confirm.other": Action("left,right", "confirm", "the other button"),
+    "tour.next": Action("enter,right,space", "tour", "next card"),
+    "tour.back": Action("left", "tour", "card before"),
+    "tour.skip": Action("escape,q", "tour", "end the tour"),
     "help.close": Action("escape,question_mark,q,enter", "help", "close"),
 }
 

@@ -1,0 +1,214 @@
+"""A short look around, card by card, over the real screen. It can be left at any card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.css.query import NoMatches
+from textual.geometry import Offset, Region, Size
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from chatkv.tui.dialogs.help import GLYPHS
+from chatkv.tui.keys.current import bind, fill
+
+if TYPE_CHECKING:
+    from chatkv.tui.arranged_screen import ArrangedScreen
+
+
+class Card(NamedTuple):
+    """``target``: what it is about, on the main screen; ``pane``: the one shown where there is only one."""
+
+    title: str
+    text: str
+    target: str
+    pane: str
+    glyphs: bool = False
+
+
+CARDS = (
+    Card(
+        "Ask",
+        "Type a question, {prompt.send} sends it. The model runs in this very process; "
+        "{prompt.newline} is a new line, / offers commands, @ files.",
+        "#prompt",
+        "chat",
+    ),
+    Card(
+        "See what is kept",
+        "The tokens of every prompt become a branch of this tree. Prompts that begin alike share their "
+        "beginning, and what is shared is not computed again.",
+        "#tree",
+        "tree",
+    ),
+    Card(
+        "Read the marks",
+        "Nodes and blocks carry these, in the tree and below it. Under each answer stands how many of its "
+        "tokens were reused and how many computed.",
+        "#legend",
+        "tree",
+        glyphs=True,
+    ),
+    Card(
+        "Branch out",
+        "{new} begins another session, {fork} forks this one at any message and says first what that costs, "
+        "{sessions} lists them all. Then watch a node split.",
+        "#top",
+        "chat",
+    ),
+    Card(
+        "Find the rest",
+        "{help} lists all keys, {next_pane} goes from pane to pane, {palette} has every command: "
+        "this tour is one of them.",
+        "Footer",
+        "chat",
+    ),
+)
+
+
+def place(card: Size, target: Region, screen: Size) -> Offset:
+    """Where a card lies: beside what it is about if there is room, else over its lower right corner.
+
+    An empty ``target`` (hidden now): the middle of the screen.
+    """
+    if not target:
+        return Offset(max(0, screen.width - card.width) // 2, max(0, screen.height - card.height) // 2)
+    whole = Region(0, 0, screen.width, screen.height)
+    middle = target.x + (target.width - card.width) // 2
+    x = max(0, min(middle, screen.width - card.width))
+    y = max(0, min(target.y + (target.height - card.height) // 2, screen.height - card.height))
+    for spot in (
+        Offset(x, target.y - card.height),
+        Offset(x, target.bottom),
+        Offset(target.x - card.width, y),
+        Offset(target.right, y),
+    ):
+        if whole.contains_region(Region(*spot, *card)):
+            return spot
+    return Offset(max(0, target.right - card.width - 2), max(0, target.bottom - card.height - 1))
+
+
+class _Box(Vertical):
+    """The card; its height is its words'."""
+
+    class Grown(Message):
+        """It has another size now."""
+
+    def on_resize(self) -> None:
+        """Its place depends on it."""
+        self.post_message(self.Grown())
+
+
+class Tour(ModalScreen[None]):
+    """Next, back, skip; a click on the card goes on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("tour.next", "go(1)"),
+        bind("tour.back", "go(-1)"),
+        bind("tour.skip", "skip"),
+    ]
+
+    DEFAULT_CSS = """
+    Tour, Tour:ansi { background: transparent; layers: card; align: left top; }
+    Tour > _Box {
+        width: 52; max-width: 100%; height: auto; border: round $accent; background: $surface; padding: 0 2;
+        border-title-color: $accent; border-subtitle-color: $text-muted;
+    }
+    Tour Static { height: auto; width: 1fr; }
+    Tour .glyphs { margin: 1 0 0 0; }
+    Tour .keys { margin: 1 0 0 0; color: $text-muted; }
+    """
+
+    def __init__(self, main: ArrangedScreen) -> None:
+        super().__init__()
+        self._main = main
+        self._at = 0
+        self._before = main.at
+        self._shown: Widget | None = None
+
+    def compose(self) -> ComposeResult:
+        """One card; its words change."""
+        with _Box():
+            yield Static(classes="text", markup=False)
+            yield Static(classes="glyphs", markup=False)
+            yield Static(classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """The first card."""
+        marks = [Content(f"{glyph} {word}   ").stylize(f"${colour}") for glyph, word, colour in GLYPHS]
+        self.query_one(".glyphs", Static).update(Content.assemble(*marks[:3], "\n", *marks[3:]))
+        # Beside what it is about, whenever that comes to lie elsewhere.
+        self._main.screen_layout_refresh_signal.subscribe(self, lambda _: self._place())
+        self._show()
+
+    @on(_Box.Grown)
+    def _grown(self, event: _Box.Grown) -> None:
+        event.stop()
+        self._place()
+
+    def on_resize(self) -> None:
+        """The card stays on the screen."""
+        self.call_after_refresh(self._place)
+
+    def on_unmount(self) -> None:
+        """The screen is as it was."""
+        self._mark(None)
+        if self._main.is_attached and self._main.one_pane:
+            self._main.go_to(self._before)
+
+    def action_go(self, by: int) -> None:
+        """The next card, or the one before; behind the last one the tour is over."""
+        if self._at + by >= len(CARDS):
+            self.dismiss(None)
+        elif self._at + by >= 0:
+            self._at += by
+            self._show()
+
+    def action_skip(self) -> None:
+        """No more of it."""
+        self.dismiss(None)
+
+    def on_click(self, event: events.Click) -> None:
+        """On the card: the next one."""
+        event.stop()
+        if event.widget is not None and event.widget is not self:
+            self.action_go(1)
+
+    def _show(self) -> None:
+        card = CARDS[self._at]
+        box = self.query_one(_Box)
+        box.border_title = card.title
+        box.border_subtitle = f"{self._at + 1} of {len(CARDS)}"
+        self.query_one(".text", Static).update(Content(fill(card.text)))
+        self.query_one(".glyphs").display = card.glyphs
+        last = self._at + 1 == len(CARDS)
+        parts = [f"{{tour.next}} {'done' if last else 'next'}"]
+        parts += ["{tour.back} back"] if self._at else []
+        parts += [] if last else ["{tour.skip} skip"]
+        self.query_one(".keys", Static).update(Content(fill(" · ".join(parts))))
+        if self._main.one_pane and self._main.at != card.pane:
+            self._main.go_to(card.pane)
+        try:
+            self._mark(self._main.query_one(card.target))
+        except NoMatches:
+            self._mark(None)
+        self.call_after_refresh(self._place)
+
+    def _mark(self, target: Widget | None) -> None:
+        if self._shown is not None:
+            self._shown.remove_class("-toured")
+        self._shown = target
+        if target is not None:
+            target.add_class("-toured")
+
+    def _place(self) -> None:
+        box = self.query_one(_Box)
+        region = self._shown.region if self._shown is not None else Region()
+        box.styles.offset = place(box.outer_size, region, self.size)
