@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from chatkv.errors import ChatkvError
+from chatkv.text import one_line
 
 _EXAMPLES = {
     "sessions": "~/chats",
@@ -95,22 +96,22 @@ def _toml(value: object) -> str:
 
 
 def _print_folders() -> None:
-    from chatkv.cli.output import print_table
     from chatkv.cli.settings import settings_path
     from chatkv.paths import cache_dir, config_dir, data_dir
 
-    places = (
-        ("settings", settings_path(), "chatkv config --init writes one"),
-        ("themes", config_dir() / "themes", "your own, as TOML files"),
-        ("presets", config_dir() / "presets", "/preset save NAME makes one"),
-        ("sessions", data_dir() / "sessions", "unless --sessions says otherwise"),
-        ("pictures", data_dir() / "snapshots", "what is exported from the chat"),
-        ("screen", data_dir() / "screen.json", "how you left the panes"),
-        ("log", data_dir() / "chatkv.log", "faults, in full"),
-        ("models", cache_dir(), "fetched and converted; may be deleted"),
-    )
-    rows = [(what, str(at), "" if at.exists() else "not there yet", note) for what, at, note in places]
-    print_table(("what", "where", "", ""), rows)
+    for what, path in (
+        ("settings", settings_path()),
+        ("themes", config_dir() / "themes"),
+        ("presets", config_dir() / "presets"),
+        ("data", data_dir()),
+        ("sessions", data_dir() / "sessions"),
+        ("pictures", data_dir() / "snapshots"),
+        ("log", data_dir() / "chatkv.log"),
+        ("models", cache_dir()),
+    ):
+        missing = "(none yet; chatkv config --init writes one)" if what == "settings" else "(not there yet)"
+        # A path is never cut: it is there to be copied.
+        print(f"{what:<9} {one_line(str(path), 4096)}" + ("" if path.exists() else f"  {missing}"))
 
 
 def _print_settings(values: Mapping[str, object], keys: Mapping[str, tuple[str, ...]]) -> None:
@@ -131,7 +132,7 @@ def _print_settings(values: Mapping[str, object], keys: Mapping[str, tuple[str, 
         ("[keys]", id, ", ".join(spell(key) for key in pressed) or "none", "file")
         for id, pressed in keys.items()
     ]
-    print_table(("table", "setting", "value", "from"), rows)
+    print_table(("table", "setting", "value", "from"), rows, whole=2)
     print("\nAll keys: chatkv config --keys")
 
 
@@ -161,4 +162,4 @@ def _print_keys() -> None:
                 "file" if id in changed else "default",
             )
         )
-    print_table(("action", "keys", "what", "where", "from"), rows)
+    print_table(("action", "keys", "what", "where", "from"), rows, whole=2)

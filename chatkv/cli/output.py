@@ -21,14 +21,21 @@ from chatkv.text import one_line
 _PIPED_WIDTH = 240
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print ``rows`` under ``heads``; a head that starts with ``>`` is for a column of numbers."""
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, whole: int = 0) -> None:
+    """Print ``rows`` under ``heads``; a head that starts with ``>`` is for a column of numbers.
+
+    The first ``whole`` columns are as wide as they need; others give way in a narrow terminal.
+    """
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:  # A pipe has no width: don't fold what another program reads.
         console.width = _PIPED_WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(Text(head.lstrip(">")), justify="right" if head.startswith(">") else "left")
+    for at, head in enumerate(heads):
+        table.add_column(
+            Text(head.lstrip(">")),
+            justify="right" if head.startswith(">") else "left",
+            no_wrap=at < whole,
+        )
     for row in rows:
         table.add_row(*(Text(one_line(cell, 200)) for cell in row))
     with console.capture() as text:

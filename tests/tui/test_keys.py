@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,6 +179,33 @@ def test_names_in_words() -> None:
     use({"new": ("f5", "ctrl+y"), "quit": (), "fork": ("ctrl+plus",)})
     assert (hint("new"), hint("quit"), short("fork"), short("sessions")) == ("f5", "(no key)", "^+", "^s")
     assert fill("{new*} or {new}, {back}; {nothing like it}") == "f5, ctrl+y or f5, esc; {nothing like it}"
+
+
+SAID_OF_KEYS_THAT_STAY = (
+    "esc shows all",  # while a filter is typed, or stands
+    "ctrl+n, ctrl+t",  # the browser's own
+    "closes the tab, and ctrl+q",
+    "ctrl+w",
+    "ctrl+v",
+)
+
+
+def test_words_on_the_screen_name_keys_through_the_table() -> None:
+    """Whoever changes a key would read the wrong one otherwise: use hint(), short() or fill()."""
+    key = re.compile(r"(\b(ctrl|alt|shift)\+\w|\^[a-z]\b|\besc\b|\bf\d\d?\b)")
+    found = []
+    for path in Path(chatkv.tui.__path__[0]).rglob("*.py"):
+        if path.parent.name in ("keys", "measure"):
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        docs = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        for node in ast.walk(tree):
+            said = node.value if isinstance(node, ast.Constant) and id(node) not in docs else None
+            if not isinstance(said, str) or any(known in said for known in SAID_OF_KEYS_THAT_STAY):
+                continue
+            if key.search(said):
+                found.append(f"{path.name}:{node.lineno}: {said!r}")
+    assert found == []
 
 
 def test_alt_and_a_letter_that_textual_reads_as_something_else() -> None:

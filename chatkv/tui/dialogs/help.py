@@ -119,7 +119,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 IN_BROWSER = (
     "In a browser",
     (
-        ("ctrl+n, ctrl+t", "are the browser's: alt+n is new, alt+t sorts the list"),
+        ("ctrl+n, ctrl+t", "are the browser's; a new session: {new*}, sort the list: {picker.sort*}"),
         ("ctrl+w", "closes the tab, and ctrl+q all of Firefox; the chat goes on, the address finds it again"),
         ("ctrl+v", "pastes what the system has"),
     ),
