@@ -8,12 +8,10 @@ const WHY = {
   1001: ["chatkv run --web has ended in its terminal.", "Try again"],
 };
 const LOST = ["The connection was lost; the chat goes on.", "Connect again"];
-
-const size = new URLSearchParams(location.search).get("fontsize");
-const fontSize = /^\d{1,2}$/.test(size ?? "") && Number(size) >= 6 ? Number(size) : 16;
+const FONT_PX = 16;
 
 // The token is not left in the address bar: a cookie has taken its place. Nor does textual.js see options.
-history.replaceState(null, "", location.pathname + (fontSize === 16 ? "" : `?fontsize=${fontSize}`));
+history.replaceState(null, "", location.pathname);
 
 class Connection extends WebSocket {
   constructor(url) {
@@ -66,9 +64,9 @@ const start = window.onload;
 window.onload = async (event) => {
   const terminal = document.querySelector("#terminal");
   terminal.dataset.sessionWebsocketUrl = `${location.origin.replace(/^http/, "ws")}/ws`;
-  terminal.dataset.fontSize = fontSize;
+  terminal.dataset.fontSize = FONT_PX;
   const looks = ["", "bold ", "italic ", "bold italic "].map((look) =>
-    document.fonts.load(`${look}${fontSize}px "Roboto Mono"`),
+    document.fonts.load(`${look}${FONT_PX}px "Roboto Mono"`),
   );
   await Promise.allSettled(looks);
   start(event);
