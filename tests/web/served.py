@@ -41,12 +41,18 @@ class Tab:
 class Served:
     """The server under test."""
 
-    def __init__(self, stage: Stage, app: web.Application, port: int, session: aiohttp.ClientSession) -> None:
+    def __init__(self, stage: Stage, runner: web.AppRunner, session: aiohttp.ClientSession) -> None:
         self.stage = stage
-        self.token = app[GUARD].token
-        self.port = port
-        self.origin = f"http://127.0.0.1:{port}"
+        self.runner = runner
+        self.token = runner.app[GUARD].token
+        self.port: int = runner.addresses[0][1]
+        self.origin = f"http://127.0.0.1:{self.port}"
         self.session = session
+
+    async def end(self) -> None:
+        """As ctrl+c does."""
+        await self.stage.end()
+        await self.runner.cleanup()
 
     async def get(self, path: str, **headers: str) -> aiohttp.ClientResponse:
         response = await self.session.get(self.origin + path, headers=headers)
@@ -72,11 +78,10 @@ async def serving(*arguments: str, command: list[str] | None = None) -> AsyncIte
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    port = runner.addresses[0][1]
     jar = aiohttp.CookieJar(unsafe=True)  # it is an address, not a name
     try:
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
-            yield Served(stage, app, port, session)
+            yield Served(stage, runner, session)
     finally:
         await stage.end()
         await runner.cleanup()

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import time
 from contextlib import suppress
 
 import pytest
+from yarl import URL
 
 from chatkv.web import process, stage
 from tests.web.served import Tab, serving
@@ -219,3 +221,27 @@ async def test_an_app_that_does_not_quit_is_ended(monkeypatch: pytest.MonkeyPatc
         assert not alive(pid)
         assert await tab.hear() == f"closed {stage.GOING_AWAY}"
         assert await (await served.open()).hear() == f"closed {stage.GOING_AWAY}"
+
+
+async def test_the_end_does_not_wait_for_a_tab_that_does_not_answer() -> None:
+    async with serving() as served:
+        await served.log_in()
+        cookies = served.session.cookie_jar.filter_cookies(URL(served.origin))
+        lines = (
+            "GET /ws HTTP/1.1",
+            f"Host: 127.0.0.1:{served.port}",
+            f"Origin: {served.origin}",
+            *(f"Cookie: {name}={cookie.value}" for name, cookie in cookies.items()),
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+        assert b" 101 " in await reader.readline()
+        await reader.readuntil(b'"pid"')
+        before = time.monotonic()
+        await served.end()
+        assert time.monotonic() - before < 5
+        writer.close()
