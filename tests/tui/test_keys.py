@@ -144,6 +144,7 @@ def test_keys_as_people_write_them(written: str, key: str | None) -> None:
         ({"new": "n"}, "new: 'n' types in the prompt"),
         ({"new": "space"}, "new: 'space' types in the prompt"),
         ({"new": "ctrl+w"}, "new: 'ctrl+w' edits text in the prompt"),
+        ({"pane.zoom": "pageup"}, "pane.zoom: 'pageup' moves in the panes"),
         ({"picker.undo": "z"}, "types in the list of sessions"),
         ({"new": "ctrl+o"}, "new: 'ctrl+o' is fork"),
         ({"pane.zoom": "y"}, "pane.zoom: 'y' is chat.copy in the chat, too; change one of them"),

@@ -108,7 +108,7 @@ async def test_it_comes_by_itself_once_and_never_where_nobody_looks(tmp_path: Pa
         assert isinstance(asked.app.screen, Tour)
         asked.app.action_tour()
         await asked.settle()
-        await asked.press("q")
+        await asked.press("escape")
         assert asked.app.screen is asked.app.main
         await asked.type("/tour")
         assert isinstance(asked.app.screen, Tour)
@@ -131,6 +131,22 @@ def test_the_chat_knows_whether_it_was_seen(
     monkeypatch.setattr(importlib.import_module("chatkv.tui.app").os, "_exit", lambda code: None)
     run(EngineConfig(), Sampling(), tmp_path / "sessions", tour=wanted)
     assert (apps[0].first_run, apps[0].tour_wanted) == (not seen, wanted)
+
+
+async def test_who_types_has_seen_enough_and_loses_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run(size=(80, 24)):
+        bench.app.action_tour()
+        await bench.press("enter")
+        await bench.pilot.press(*"hi q?", "x")
+        await bench.settle()
+        assert bench.app.screen is bench.app.main
+        assert bench.app.main.prompt.text == "hi q?x"
+        assert bench.app.main.at == "chat"
+        await bench.press("ctrl+u", "/", "f6", "f6")
+        bench.app.action_tour()
+        await bench.press("z")
+        assert "1 of 5" in bench.screen_text
 
 
 async def test_its_words_name_the_keys_in_force(tmp_path: Path) -> None:

@@ -16,11 +16,15 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.dialogs.help import GLYPHS
-from chatkv.tui.keys.current import bind, fill
+from chatkv.tui.keys.current import bind, fill, keys_of
 
 if TYPE_CHECKING:
     from chatkv.tui.arranged_screen import ArrangedScreen
+
+
+_KEYS = ("tour.next", "tour.back", "tour.skip")
 
 
 class Card(NamedTuple):
@@ -107,7 +111,7 @@ class _Box(Vertical):
 
 
 class Tour(ModalScreen[None]):
-    """Next, back, skip; a click on the card goes on."""
+    """Next, back, skip; a click on the card goes on. Who just types has seen enough, and loses nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("tour.next", "go(1)"),
@@ -131,6 +135,8 @@ class Tour(ModalScreen[None]):
         self._main = main
         self._at = 0
         self._before = main.at
+        self._typing = isinstance(main.focused, Prompt)
+        self._over = False
         self._shown: Widget | None = None
 
     def compose(self) -> ComposeResult:
@@ -166,14 +172,23 @@ class Tour(ModalScreen[None]):
     def action_go(self, by: int) -> None:
         """The next card, or the one before; behind the last one the tour is over."""
         if self._at + by >= len(CARDS):
-            self.dismiss(None)
+            self.action_skip()
         elif self._at + by >= 0:
             self._at += by
             self._show()
 
     def action_skip(self) -> None:
         """No more of it."""
-        self.dismiss(None)
+        if not self._over:
+            self._over = True
+            self.dismiss(None)
+
+    def on_key(self, event: events.Key) -> None:
+        """What types goes to the prompt, if that is where the person was."""
+        if self._typing and event.is_printable and not any(event.key in keys_of(id) for id in _KEYS):
+            event.stop()
+            self.action_skip()
+            self._main.prompt.post_message(events.Key(event.key, event.character))
 
     def on_click(self, event: events.Click) -> None:
         """On the card: the next one."""

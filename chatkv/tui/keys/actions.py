@@ -110,9 +110,9 @@ ACTIONS: dict[str, Action] = {
     "confirm.yes": Action("y", "confirm", "yes"),
     "confirm.no": Action("n,escape", "confirm", "no"),
     "confirm.other": Action("left,right", "confirm", "the other button"),
-    "tour.next": Action("enter,right,space", "tour", "next card"),
+    "tour.next": Action("enter,right", "tour", "next card"),
     "tour.back": Action("left", "tour", "card before"),
-    "tour.skip": Action("escape,q", "tour", "end the tour"),
+    "tour.skip": Action("escape", "tour", "end the tour"),
     "help.close": Action("escape,question_mark,q,enter", "help", "close"),
 }
 

@@ -28,6 +28,9 @@ _OTHER_NAMES = {
     "pgup": "pageup",
     "return": "enter",
 }
+_MOVING = frozenset(
+    ["up", "down", "left", "right", "home", "end", "pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"]
+)
 _SAME = {
     "alt+left_square_bracket": "escape",
     "ctrl+h": "backspace",
@@ -63,6 +66,7 @@ def read_keys(table: Mapping[str, object]) -> Keymap:
             raise KeysError(f"{id}: {error}") from None
         for key in keys:
             _refuse_typed(id, key)
+            _refuse_moving(id, key)
         keymap[id] = keys
     _refuse_twice(keymap)
     return keymap
@@ -112,6 +116,12 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
+
+
+def _refuse_moving(id: str, key: str) -> None:
+    """Keys with which every pane moves reach nothing behind it."""
+    if key in _MOVING and "main" in ACTIONS[id].where.split() and key not in ACTIONS[id].keys.split(","):
+        raise KeysError(f"{id}: {spell(key)!r} moves in the panes, where this acts too")
 
 
 def _refuse_typed(id: str, key: str) -> None:
