@@ -103,6 +103,12 @@ def run(
     seed: options.Seed = None,
     verify: options.Verify = False,
     tour: Annotated[bool, typer.Option("--tour", help="Begin with a short look around.")] = False,
+    record_screen: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.svg", help="Record the screen; the film is written on quitting.", dir_okay=False
+        ),
+    ] = None,
     web: Annotated[
         bool,
         typer.Option(
@@ -169,6 +175,12 @@ def run(
     if any(context.params[name] is not None for name in typed) and not web:
         raise UsageError("--web-host and --web-port need --web")
     in_browser = talks_to_browser()
+    if record_screen is not None:
+        if web or in_browser:
+            raise UsageError("--record-screen records a terminal: it does not go with --web")
+        from chatkv.tui.recording.recorder import check_target
+
+        record_screen = check_target(record_screen)
     if not web and not in_browser and not _is_terminal():
         raise UsageError(
             "chatkv run needs a terminal as stdin, stdout and stderr; without one: --web, or chatkv bench"
@@ -185,7 +197,17 @@ def run(
     _log_to_file()
     from chatkv.tui.app import run as open_chat
 
-    raise typer.Exit(open_chat(config, sampling, folder, theme, tour=tour, keymap=settings_of(context).keys))
+    raise typer.Exit(
+        open_chat(
+            config,
+            sampling,
+            folder,
+            theme,
+            tour=tour,
+            keymap=settings_of(context).keys,
+            record=record_screen,
+        )
+    )
 
 
 def _is_terminal() -> bool:

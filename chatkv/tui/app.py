@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 from textual.screen import Screen
@@ -15,6 +17,7 @@ from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.errors import ChatkvError
+from chatkv.files import write_whole
 from chatkv.paths import data_dir
 from chatkv.text import one_line
 from chatkv.tui.chat.prompt import Prompt
@@ -24,6 +27,9 @@ from chatkv.tui.engine_port import EnginePort
 from chatkv.tui.keys.current import Keymap, fill, hint
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.remembered import Remembered
+
+if TYPE_CHECKING:
+    from chatkv.tui.recording.recorder import Recorder
 
 TOURED = "toured"
 """Remembered: the tour has been shown."""
@@ -38,9 +44,14 @@ class ChatkvApp(CommandsApp):
     """Nobody has seen the tour yet: it begins by itself, if a person is looking."""
     tour_wanted = False
     """It was asked for."""
+    recorder: Recorder | None = None
 
     async def _begin(self) -> None:
         await super()._begin()
+        if self.recorder is not None:
+            self.main.prompt.cursor_blink = False  # else a screen where nothing happens has frames, too
+            self.recorder.start()
+            self.say(f"recording the screen; quitting writes {self.recorder.path}")
         if self.tour_wanted or (self.first_run and not self.is_headless):
             self.action_tour()
 
@@ -126,6 +137,7 @@ class ChatkvApp(CommandsApp):
                 main.action_captions,
             ),
             ("Export the picture", "{pane.export} · JSON and SVG", self.action_export),
+            ("Save the screen as SVG", "all of it, as it is now", self.action_save_screen),
             ("Zoom the pane", "{pane.zoom}", main.action_zoom),
             ("Theme", "choose the colours", self.action_change_theme),
             ("Keys", "{help} · all keys", self.action_help),
@@ -149,6 +161,19 @@ class ChatkvApp(CommandsApp):
                 discover=False,
             )
 
+    def action_save_screen(self) -> None:
+        """The screen as it is, as SVG."""
+        from chatkv.tui.recording.recorder import still
+
+        path = self.pictures / f"{time.strftime('%Y%m%d-%H%M%S')}-screen.svg"
+        try:
+            self.pictures.mkdir(parents=True, exist_ok=True)
+            write_whole(path, still(self))
+        except OSError as error:
+            self.report(f"can't save the screen: {error.strerror or error}", "error")
+            return
+        self.say(f"saved {path}")
+
     async def action_quit(self) -> None:
         """At once: what has come of running answers is kept."""
         self.book.keep_unfinished()
@@ -163,8 +188,9 @@ def run(
     *,
     tour: bool = False,
     keymap: Keymap | None = None,
+    record: Path | None = None,
 ) -> int:
-    """Open the chat; returns the exit code when the person quits.
+    """Open the chat; returns the exit code when the person quits. ``record``: an SVG file for the screen.
 
     The CLI has checked the options, the theme and the terminal.
     """
@@ -186,7 +212,15 @@ def run(
     )
     app.tour_wanted = tour
     app.first_run = not remembered.get(TOURED, False)
-    app.run()
+    if record is not None:
+        from chatkv.tui.recording.recorder import Recorder
+
+        app.recorder = Recorder(app, record, app.pictures)
+    try:
+        app.run()
+    finally:
+        if app.recorder is not None:
+            print(f"chatkv: {one_line(app.recorder.save(), 2000)}", file=sys.stderr)
     code = app.return_code or 0
     if app.desk.failed:
         # The reason stood on a screen that is gone now.

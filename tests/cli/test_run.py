@@ -19,8 +19,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
     app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
-    def run(*arguments: Any, keymap: Any, tour: bool) -> int:
-        calls.append(arguments)
+    def run(*arguments: Any, keymap: Any, record: Any, tour: bool) -> int:
+        calls.append(arguments if record is None else (*arguments, record))
         return 7
 
     monkeypatch.setattr(app, "run", run)
@@ -70,6 +70,22 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
         stop=("END", "."),
     )
     assert opened == [(config, sampling, tmp_path / "s", "chatkv-light")]
+
+
+def test_the_recording_s_place_is_checked_first(
+    opened: list[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "film.svg"
+    assert invoke(["run", "--record-screen", str(target)]) == 7
+    assert opened.pop()[-1] == target
+    target.write_text("<svg>mine</svg>")
+    for wrong in ([str(target)], [str(tmp_path / "film.gif")], [str(tmp_path / "new.svg"), "--web"]):
+        capsys.readouterr()
+        assert invoke(["run", "--record-screen", *wrong]) == 2
+        error = capsys.readouterr().err
+        assert "--record-screen" in error
+        assert error.count("\n") == 1
+    assert not opened
 
 
 def test_a_folder_that_can_not_be_written_is_told_before_the_screen_opens(
