@@ -1,1 +1,1 @@
-"""Paged attention behind one interface: torch on CPUs (and any GPU)."""
+"""Paged attention behind one interface: torch anywhere, compiled kernels on CPUs, FlashInfer on GPUs."""

@@ -40,6 +40,7 @@ def queue(
     cache: choices.Cache = _DEFAULT.cache,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
+    device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     json_out: Annotated[
@@ -67,6 +68,7 @@ def queue(
                 num_blocks=num_blocks,
                 max_batch_tokens=max_batch_tokens,
                 max_running=max_running,
+                device=device,
                 dtype=dtype,
                 cache=cache,
                 policy=name,

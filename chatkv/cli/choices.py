@@ -39,6 +39,14 @@ Model = Annotated[
 Theme = Annotated[
     str | None, typer.Option(help="Colours; 'chatkv themes' lists them.", autocompletion=themes)
 ]
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda[:N]",
+        help="Where it computes; auto: on a GPU, if there is one.",
+        autocompletion=one_of(("auto", "cpu", "cuda")),
+    ),
+]
 Dtype = Annotated[str, _choice(DTYPES, "What the model computes in.")]
 Attention = Annotated[str, _choice(ATTENTIONS, "What computes attention.")]
 Cache = Annotated[str, _choice(CACHES, "How prefixes are reused.", MEMORY)]

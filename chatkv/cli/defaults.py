@@ -13,7 +13,7 @@ import typer
 from chatkv.cli.settings import Settings, load, settings_path
 from chatkv.errors import ChatkvError
 
-MACHINE = ("model", "dtype", "attention", "threads")
+MACHINE = ("model", "device", "dtype", "attention", "threads")
 """Which model, and on what: ``bench`` takes these too. What shapes the cache it is told, or takes as built
 in, so that figures of different people compare.
 """

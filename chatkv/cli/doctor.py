@@ -11,6 +11,7 @@ def doctor() -> None:
     import torch
 
     from chatkv import __version__
+    from chatkv.cli.doctor_gpu import gpu_rows
     from chatkv.cli.output import print_table
     from chatkv.engine.loading import cores
     from chatkv.engine.sizing import default_kv_memory, free_memory
@@ -32,6 +33,7 @@ def doctor() -> None:
         ("threads", f"{cores()} (--threads changes it)"),
         ("native kernels", why_not() if native is None else f"yes, {native.variant}"),
         ("attention and norms by", "torch" if native is None else "native kernels"),
+        *gpu_rows(),
         ("--dtype auto", _auto(dtype_name(dtype), packed["int4"])),
         *((f"{form} products", problem or "yes") for form, problem in packed.items()),
         (

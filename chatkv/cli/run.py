@@ -34,6 +34,7 @@ def run(
         typer.Option(metavar="DIR", help="Where the sessions are kept; default: your data folder."),
     ] = None,
     theme: choices.Theme = None,
+    device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
     attention: choices.Attention = _DEFAULT.attention,
     threads: Annotated[
@@ -143,6 +144,7 @@ def run(
             num_blocks=num_blocks,
             max_context=max_context,
             max_batch_tokens=max_batch_tokens,
+            device=device,
             dtype=dtype,
             attention=attention,
             cache=cache,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from chatkv.attention.base import AttentionBackend
+from chatkv.attention.flashinfer_rules import Limits
 from chatkv.attention.native_backend import HEAD_MULTIPLE, NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
+from chatkv.engine.compute_gpu import build_on_gpu
 from chatkv.engine.config import EngineError
+from chatkv.engine.devices import cuda_problem, pick
 from chatkv.model.checkpoint import load_weights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
@@ -22,7 +26,7 @@ from chatkv.native.library import Kernels, kernels, why_not
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``dtype`` and ``attention`` as shown to people; ``notes``: what could not be had, and why."""
+    """``dtype`` and ``attention`` as shown to people; ``notes``: what was taken and why."""
 
     decoder: Decoder
     backend: AttentionBackend
@@ -31,15 +35,36 @@ class Compute:
     notes: tuple[str, ...]
 
 
-def build(folder: Path, dtype: str, attention: str) -> Compute:
-    """Load the model in ``folder``. ``dtype`` and ``attention`` as in ``EngineConfig``.
+def build(
+    folder: Path,
+    dtype: str,
+    attention: str,
+    device: str = "cpu",
+    limits: Limits | None = None,
+    progress: Callable[[str, float | None], None] = lambda stage, fraction: None,
+) -> Compute:
+    """Load the model in ``folder``. ``dtype``, ``attention`` and ``device`` as in ``EngineConfig``.
 
-    ``auto`` packs weights to 4 bits where the checkpoint was 4-bit (nothing is lost then) and this
-    machine computes in bf16. Raises ModelError, and EngineError where something named can't be had.
+    ``limits``: the largest steps there will be; its context may be longer than the model's. On a CPU ``auto``
+    packs weights to 4 bits where the checkpoint was 4-bit (nothing is lost then) and this machine computes in
+    bf16. Raises ModelError, and EngineError where something named can't be had.
     """
     config = DecoderConfig.load(folder)
-    compute_dtype = parse_dtype(dtype)
     notes: list[str] = []
+    place = pick(device, notes)
+    if place.capability is not None:
+        limits = limits or Limits()
+        limits = replace(limits, context=min(limits.context, config.max_position))
+        decoder, backend = build_on_gpu(folder, config, dtype, attention, place, limits, progress, notes)
+        attention = f"{backend.name}/{place.device}"
+        return Compute(decoder, backend, dtype_name(decoder.dtype), attention, tuple(notes))
+    if attention == "flashinfer":
+        why = f"it needs an NVIDIA GPU, and {cuda_problem() or 'this is the CPU'}"
+        raise EngineError(f"--attention flashinfer can't be had: {why}; use --attention auto")
+    if dtype == "fp16":
+        raise EngineError("--dtype fp16 is for GPUs, and this is the CPU: use --dtype bf16 or fp32")
+    compute_dtype = parse_dtype(dtype)
+    progress("loading weights", None)
     with torch.inference_mode():
         weights = load_weights(folder, config, compute_dtype, "cpu")
         form = dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from chatkv.errors import ChatkvError
@@ -10,9 +11,10 @@ from chatkv.scheduler.names import ADMISSIONS, MAX_OVERTAKEN, POLICIES
 
 CACHES = ("radix", "hash", "none")
 GRAINS = ("node", "block")
-DTYPES = ("auto", "fp32", "bf16", "int8", "int4")
-ATTENTIONS = ("auto", "native", "torch")
+DTYPES = ("auto", "fp32", "bf16", "fp16", "int8", "int4")
+ATTENTIONS = ("auto", "flashinfer", "native", "torch")
 MAX_BLOCK_SIZE = 256
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
 
 
 class EngineError(ChatkvError):
@@ -33,10 +35,14 @@ class EngineConfig:
     num_blocks: int | None = None
     max_context: int | None = None
     max_batch_tokens: int = 512
+    device: str = "auto"
+    """``cpu``, ``cuda`` or ``cuda:1``; ``auto`` is the first GPU where there is one."""
     dtype: str = "auto"
-    """``int8`` and ``int4`` are forms of the weights for products of few rows; the rest is bf16 then."""
+    """``fp16`` is for GPUs; ``int8`` and ``int4`` are forms of the weights for a CPU's products of few rows,
+    and the rest is bf16 then."""
     attention: str = "auto"
-    """``native``: compiled kernels (also for norms and the like); ``torch``: the reference."""
+    """``flashinfer``: kernels for NVIDIA GPUs; ``native``: compiled ones for CPUs (also for norms and the
+    like); ``torch``: the reference, on either."""
     cache: str = "radix"
     strict: bool = False
     """Round matches down to whole blocks, as SGLang and vLLM do."""
@@ -89,6 +95,8 @@ class EngineConfig:
             raise EngineError(
                 "--cache hash evicts in the order of its queue: --eviction must be lru", exit_code=2
             )
+        if _DEVICE.fullmatch(self.device) is None:
+            raise EngineError(f"--device must be auto, cpu, cuda or cuda:N, got {self.device!r}", exit_code=2)
         if self.dtype not in DTYPES:
             raise EngineError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}", exit_code=2)
         if self.attention not in ATTENTIONS:

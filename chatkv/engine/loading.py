@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 
 import torch
 
+from chatkv.attention.flashinfer_rules import Limits
 from chatkv.engine.compute import build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
+from chatkv.engine.devices import free_memory
 from chatkv.engine.messages import Ready
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
-from chatkv.engine.sizing import free_memory, pool_blocks
+from chatkv.engine.sizing import pool_blocks
 from chatkv.kvcache.events import EventLog
 from chatkv.kvcache.kinds import make_cache
 from chatkv.model.catalog import resolve
@@ -36,8 +39,13 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     folder = resolve(config.model, progress)
     progress("loading tokenizer", None)
     codec = Codec.load(folder)
-    progress("loading weights", None)
-    compute = build(folder, config.dtype, config.attention)
+    limits = Limits(
+        block_size=config.block_size,
+        batch_tokens=config.max_batch_tokens,
+        requests=config.max_running,
+        context=config.max_context or sys.maxsize,
+    )
+    compute = build(folder, config.dtype, config.attention, config.device, limits, progress)
     decoder = compute.decoder
     model_context = decoder.config.max_position
     if config.max_context is not None and config.max_context > model_context:
@@ -49,7 +57,8 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     max_context = config.max_context or model_context
     progress("reserving the KV pool", None)
     per_block = decoder.bytes_per_block(config.block_size)
-    num_blocks = pool_blocks(config, per_block, free_memory())
+    device = decoder.device
+    num_blocks = pool_blocks(config, per_block, free_memory(device), gpu=device.type == "cuda")
     log = EventLog(outbox.events.append)
     cache = make_cache(
         config.cache,

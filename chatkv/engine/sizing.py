@@ -10,6 +10,8 @@ from chatkv.engine.config import EngineConfig, EngineError
 
 DEFAULT_KV_MEMORY = 512 << 20
 """Bytes: a pool this large holds tens of long chats with a small model and fits a laptop."""
+GPU_KV_MEMORY = 4 << 30
+"""Bytes on a GPU: as many chats with a model of 7B parameters. ``--kv-memory`` gives it more."""
 FREE_SHARE = 4
 """Without a size given, the pool takes at most one part in this many of the free memory."""
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -34,12 +36,12 @@ def free_memory() -> int:
     return max(free, 0)
 
 
-def default_kv_memory(free_bytes: int) -> int:
+def default_kv_memory(free_bytes: int, *, gpu: bool = False) -> int:
     """Bytes a pool takes where no size is given and ``free_bytes`` are left."""
-    return min(DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
+    return min(GPU_KV_MEMORY if gpu else DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
 
 
-def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int) -> int:
+def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int, *, gpu: bool = False) -> int:
     """The number of blocks for ``config``; ``free_bytes`` is what the device has left.
 
     Raises EngineError where not even one block fits, or a given size exceeds what is free.
@@ -54,7 +56,7 @@ def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int) -> 
         return config.num_blocks
     memory = config.kv_memory
     if memory is None:
-        memory = default_kv_memory(free_bytes)
+        memory = default_kv_memory(free_bytes, gpu=gpu)
     elif memory > free_bytes:
         raise EngineError(f"--kv-memory {_mib(memory)} is more than the {_mib(free_bytes)} that are free")
     blocks = memory // bytes_per_block

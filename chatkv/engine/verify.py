@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from chatkv.engine.config import EngineError
+from chatkv.engine.devices import free_memory
 from chatkv.engine.messages import Differing, Verified
 from chatkv.engine.runner import Part, Runner
-from chatkv.engine.sizing import free_memory
 from chatkv.kvcache.cache import KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.text import one_line
@@ -66,7 +66,7 @@ class Verification:
         self._warm = self._cold + blocks
         self._single = np.arange(2 * blocks, 2 * blocks + WIDTH, dtype=np.int32)
         need = (2 * blocks + WIDTH) * runner.decoder.bytes_per_block(runner.block_size)
-        if need > (free := free_memory()):
+        if need > (free := free_memory(runner.decoder.device)):
             # A system short of memory would rather end the process than refuse.
             raise EngineError(f"it takes {need >> 20} MiB of memory, and {free >> 20} MiB are free")
         self._kv = runner.decoder.new_kv(2 * blocks + WIDTH, runner.block_size)

@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
+from chatkv.text import one_line
 from chatkv.tui.arranged_screen import ArrangedScreen
 from chatkv.tui.cache.caption_line import CaptionLine
 from chatkv.tui.cache.legend import Legend
@@ -162,6 +163,8 @@ class MainScreen(ArrangedScreen):
         if self.desk.ready is not None:
             self.chat.name_model(self.desk.ready.model)
             self.cache.engine_ready(self.desk.ready, self.desk.decode)
+            for note in self.desk.ready.notes:
+                self.notify(one_line(note, 400), markup=False, timeout=8)
 
     def _name_of(self, key: str) -> str:
         session = self.desk.book.by_key(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -135,3 +135,10 @@ class CompiledModules:
     @staticmethod
     def _size(*args: Any) -> tuple[int, int]:
         return 1 << 20, 1 << 20
+
+
+class RealFlashInfer(NamedTuple):
+    """The installed library, and what stands in for its compiled modules."""
+
+    library: ModuleType
+    modules: CompiledModules

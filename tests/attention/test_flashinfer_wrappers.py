@@ -21,7 +21,7 @@ from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.attention.flashinfer_start import start, trial
 from chatkv.attention.torch_backend import TorchBackend
 from tests.attention.batches import Case, dense_attention, paged_batch, random_case
-from tests.attention.conftest import RealFlashInfer
+from tests.attention.flashinfer_fakes import RealFlashInfer
 
 CPU = torch.device("cpu")
 LENS = {

@@ -92,7 +92,7 @@ def test_values_of_options_come_from_where_the_options_take_them(tmp_path: Path)
 
 
 def test_a_faulty_settings_file_does_not_show_while_completing(tmp_path: Path) -> None:
-    assert asked("chatkv run --dtype f", tmp_path, config="[runn") == ["fp32"]
+    assert asked("chatkv run --dtype f", tmp_path, config="[runn") == ["fp32", "fp16"]
 
 
 def test_themes_of_ones_own_and_textuals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

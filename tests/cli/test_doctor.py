@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from chatkv.cli import doctor
+from chatkv.attention import flashinfer_library
+from chatkv.cli import doctor, doctor_gpu
 from chatkv.cli.outcome import invoke
+from chatkv.engine.devices import Place
 from chatkv.model import dtype, quantise
 from chatkv.native import library
 
@@ -24,6 +27,29 @@ def test_what_is_taken_here(capsys: pytest.CaptureFixture[str]) -> None:
     native = library.kernels(torch.float32)
     assert said["native kernels"] == (library.why_not() if native is None else f"yes, {native.variant}")
     assert said["attention and norms by"] == ("torch" if native is None else "native kernels")
+
+
+def test_a_gpu_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = told(capsys)
+    if not torch.cuda.is_available():
+        assert said["GPU"]
+        assert said["--device auto"].startswith("cpu")
+    gpu = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, total_memory=139 << 30)
+    monkeypatch.setattr(doctor_gpu, "cuda_problem", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
+    monkeypatch.setattr(flashinfer_library, "version", lambda: "0.7.4")
+    for problem in (None, "it isn't installed"):
+        monkeypatch.setattr(flashinfer_library, "why_not", lambda found=problem: found)
+        for capability, served in (((9, 0), problem is None), ((7, 0), False)):
+            place = Place(torch.device("cuda:0"), gpu.name, capability)
+            monkeypatch.setattr(doctor_gpu, "pick", lambda name, notes, there=place: there)
+            said = told(capsys)
+            assert said["GPU 0"] == "NVIDIA H200, sm_90, 142,336 MiB"
+            assert said["--device auto"] == "cuda:0"
+            assert ("tried when the engine starts" in said["FlashInfer"]) == served
+            assert ("can't be had: it isn't installed" in said["FlashInfer"]) == (problem is not None)
+            assert ("sm_75 and newer only" in said["FlashInfer"]) == (not served and problem is None)
 
 
 def test_what_is_missing_is_named(

@@ -39,8 +39,8 @@ def test_defaults(opened: list[tuple[Any, ...]], tmp_path: Path) -> None:
 def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> None:
     line = (
         f"run --model a/b --sessions {tmp_path}/s --theme chatkv-light --block-size 1 --kv-memory 1MiB "
-        "--max-context 9 --max-batch-tokens 8 --dtype fp32 --cache none --strict-blocks --threads 2 "
-        "--temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0 --min-p 0.1 "
+        "--max-context 9 --max-batch-tokens 8 --device cpu --dtype fp32 --cache none --strict-blocks "
+        "--threads 2 --temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0 --min-p 0.1 "
         "--repetition-penalty 1.2 --presence-penalty 0.3 --frequency-penalty -0.4 "
         "--stop END --stop . --verify"
     )
@@ -51,6 +51,7 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
         kv_memory=1 << 20,
         max_context=9,
         max_batch_tokens=8,
+        device="cpu",
         dtype="fp32",
         cache="none",
         strict=True,

@@ -88,6 +88,7 @@ class Rig:
         strict: bool = False,
         verify: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        backend: AttentionBackend | None = None,
         **scheduling: Any,
     ) -> None:
         self.outbox = Outbox()
@@ -95,7 +96,7 @@ class Rig:
             num_blocks, block_size, strict=strict, log=EventLog(self.outbox.events.append)
         )
         scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens, **scheduling)
-        runner = Runner(decoder, backend_for(decoder), num_blocks, block_size)
+        runner = Runner(decoder, backend or backend_for(decoder), num_blocks, block_size)
         self.core = EngineCore(
             self.cache,
             scheduler,

@@ -146,7 +146,7 @@ def test_rounding_is_named_where_there_is_some(tiny_llama: Tiny) -> None:
 def test_memory_that_is_not_there_is_not_taken(tiny_llama: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(tiny_llama.decoder)
     done = rig.answer(PROMPT, max_tokens=3)
-    monkeypatch.setattr(verification, "free_memory", lambda: 1000)
+    monkeypatch.setattr(verification, "free_memory", lambda device: 1000)
     found = verify(rig, done.request)
     assert found.positions == 0
     assert "MiB are free" in found.message

@@ -128,9 +128,15 @@ def test_a_missing_config(tmp_path: Path) -> None:
 def test_dtype_names() -> None:
     assert parse_dtype("bf16") == torch.bfloat16
     assert parse_dtype("fp32") == torch.float32
-    assert parse_dtype("auto") == auto_dtype("cpu")
-    assert auto_dtype("cuda") == torch.bfloat16
-    assert [dtype_name(d) for d in (torch.bfloat16, torch.float32)] == ["bf16", "fp32"]
+    assert parse_dtype("auto") == auto_dtype()
+    assert [parse_dtype("auto", gpu) for gpu in ((9, 0), (8, 0), (7, 5))] == [
+        torch.bfloat16,
+        torch.bfloat16,
+        torch.float16,
+    ]
+    names = [dtype_name(d) for d in (torch.bfloat16, torch.float32, torch.float16)]
+    assert names == ["bf16", "fp32", "fp16"]
+    assert [parse_dtype(name) for name in names] == [torch.bfloat16, torch.float32, torch.float16]
     assert parse_dtype("int4") == parse_dtype("int8") == torch.bfloat16
-    with pytest.raises(ValueError, match=r"'fp64'.*auto, fp32, bf16, int8, int4"):
+    with pytest.raises(ValueError, match=r"'fp64'.*auto, fp32, bf16, fp16, int8, int4"):
         parse_dtype("fp64")

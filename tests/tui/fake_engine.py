@@ -138,7 +138,7 @@ class FakeEngine:
 
     # What a test calls
 
-    def ready(self) -> None:
+    def ready(self, *notes: str) -> None:
         self.listener(
             Ready(
                 model="SmolLM2-135M",
@@ -153,6 +153,7 @@ class FakeEngine:
                 max_context=self.max_context,
                 default_system=None,
                 load_s=1.5,
+                notes=notes,
             )
         )
         self._send()

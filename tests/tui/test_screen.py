@@ -76,6 +76,14 @@ async def test_a_resize_storm_while_an_answer_streams(tmp_path: Path) -> None:
         assert "words words" in bench.screen_text
 
 
+async def test_what_the_engine_could_not_have_is_said_when_it_is_ready(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run(ready=False):
+        bench.engine.ready("attention by torch: [b]why[/b]", "computing on the CPU")
+        await bench.settle()
+        assert bench.said == ["attention by torch: [b]why[/b]", "computing on the CPU"]
+
+
 async def test_a_moment_too_small_leaves_the_focus_where_it_was(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run() as pilot:

@@ -38,6 +38,7 @@ class Ours(Peer):
         blocks = 2 * setup.batch * -(-setup.max_tokens // _BLOCK)
         config = EngineConfig(
             model=setup.folder,
+            device="cpu",  # as its peers
             threads=setup.threads,
             block_size=_BLOCK,
             num_blocks=blocks,
