@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +43,8 @@ def some_of(values: Iterable[str]) -> Callable[[str], Offers]:
 
 def themes(incomplete: str) -> Offers:
     """Names of themes: chatkv's and the person's own, then Textual's."""
+    import tomllib
+
     from chatkv.paths import config_dir, packaged
 
     found: dict[str, None] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,6 +95,8 @@ def known() -> Mapping[str, Setting]:
 
 def load(path: Path | None = None) -> Settings:
     """Read and check the file. Raises UsageError: one line with the file, the setting and what is wrong."""
+    import tomllib  # most commands need no settings
+
     path = path or settings_path()
     try:
         if path.stat().st_size > MAX_BYTES:

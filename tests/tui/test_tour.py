@@ -110,6 +110,7 @@ async def test_it_comes_by_itself_once_and_never_where_nobody_looks(tmp_path: Pa
         await asked.settle()
         await asked.press("escape")
         assert asked.app.screen is asked.app.main
+        assert "Tour" in [each.title for each in asked.app.get_system_commands(asked.app.main)]  # type: ignore[arg-type]
         await asked.type("/tour")
         assert isinstance(asked.app.screen, Tour)
     small = Bench(tmp_path)
