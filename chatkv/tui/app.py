@@ -139,6 +139,9 @@ class ChatkvApp(CommandsApp):
             ("Export the picture", "{pane.export} · JSON and SVG", self.action_export),
             ("Save the screen as SVG", "all of it, as it is now", self.action_save_screen),
             ("Zoom the pane", "{pane.zoom}", main.action_zoom),
+            ("Panes", "{pane.list} · show and hide them", main.action_list_panes),
+            ("Usual sizes of the panes", "{pane.usual_sizes}", main.action_usual_sizes),
+            ("Usual panes", "sizes, places and what is hidden as at first", main.action_usual_panes),
             ("Theme", "choose the colours", self.action_change_theme),
             ("Keys", "{help} · all keys", self.action_help),
             ("Tour", "a short look around", self.action_tour),
@@ -146,6 +149,9 @@ class ChatkvApp(CommandsApp):
         )
         for title, help_text, action in commands:
             yield SystemCommand(title, fill(help_text), action)
+        for row in main.pane_rows():
+            title = f"{'Hide' if row.shown else 'Show'} pane: {row.title}"
+            yield SystemCommand(title, "", lambda pane=row.pane: main.toggle(pane))
         for example in self.book.examples:
             yield SystemCommand(
                 f"Open an example session: {one_line(example.name, 50)}",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.binding import BindingType
+from textual.geometry import Region, Size
 
 from chatkv.engine.messages import Ready
 from chatkv.insight.mirror import Mirror
@@ -22,10 +24,19 @@ from chatkv.tui.cache.messages import BlockSelected, EventSelected, NodeSelected
 from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.queue_view import QueueView
 from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.chip_row import Chip, ChipRow, row_width
 from chatkv.tui.feed import Feed
+from chatkv.tui.keys.current import bind
+from chatkv.tui.layout import PANES
+from chatkv.tui.pane_area import PaneArea, Planner
 
 CHECK_S = 1.0
 """How often the mirror's invariants are looked at, in part or whole."""
+
+_SHARED = ("middle", "lower")
+"""Places that may have several panes; each has tabs on its border."""
+_TITLE = 14
+"""Cells of a title that tabs leave free."""
 
 
 def cache_kind(mirror: Mirror) -> str:
@@ -38,11 +49,16 @@ def cache_kind(mirror: Mirror) -> str:
     return f"{mirror.cache} · {eviction} · {'whole blocks only' if mirror.strict else 'exact to the token'}"
 
 
-class CacheColumn(Vertical):
-    """Passes the picture on to the panes; which of them are seen is the screen's affair (``app.tcss``)."""
+class CacheColumn(PaneArea):
+    """Passes the picture on to the panes; which of them are seen, and where, is the screen's plan."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("pane.next_tab", "screen.tab(1)", "Tab"),
+        bind("pane.previous_tab", "screen.tab(-1)"),
+    ]
+
+    def __init__(self, *, planner: Planner, id: str | None = None) -> None:
+        super().__init__(planner=planner, id=id)
         self.tree_view = RadixTreeView(id="tree", classes="pane")
         self.blocks = BlockMapView(id="blocks", classes="pane")
         self.table = BlockTableView(id="table", classes="pane")
@@ -50,6 +66,7 @@ class CacheColumn(Vertical):
         self.metrics = MetricsView(id="metrics", classes="pane")
         self.queue = QueueView(id="queue", classes="pane")
         self.log_view = EventsView(id="events", classes="pane")
+        self._tabs = {place: ChipRow(id=f"tabs-{place}", classes="place-tabs") for place in _SHARED}
         self._mirror: Mirror | None = None
         """What is shown."""
         self._patrol = Patrol()
@@ -57,16 +74,32 @@ class CacheColumn(Vertical):
     def compose(self) -> ComposeResult:
         """Its parts."""
         yield self.tree_view
-        with Horizontal(id="middle"):
-            with Vertical(id="paging"):
-                yield self.table
-                yield self.blocks
-            yield self.node
-        with Horizontal(id="lower"):
-            with Vertical(id="figures"):
-                yield self.metrics
-                yield self.queue
-            yield self.log_view
+        yield self.table
+        yield self.blocks
+        yield self.node
+        yield self.metrics
+        yield self.queue
+        yield self.log_view
+        yield from self._tabs.values()
+
+    def place(self, size: Size) -> Mapping[str, Region]:
+        """The panes; and their tabs, at the right end of the upper border, where a place has several."""
+        regions = dict(super().place(size))
+        for place, panes in self.plan.stacks.items():
+            box = next(regions[pane] for pane in panes if pane in regions)
+            width = min(row_width(self._chips(panes)), box.width - _TITLE)
+            if len(panes) > 1 and place in self._tabs and width > 0:
+                regions[f"tabs-{place}"] = Region(box.right - width - 2, box.y, width, 1)
+        return regions
+
+    def _chips(self, panes: tuple[str, ...]) -> list[Chip]:
+        return [Chip(pane, PANES[pane], pane in self.plan.regions) for pane in panes]
+
+    @on(PaneArea.Rearranged)
+    def _name_tabs(self) -> None:
+        for place, panes in self.plan.stacks.items():
+            if place in self._tabs:
+                self._tabs[place].show(self._chips(panes))
 
     def on_mount(self) -> None:
         """Boxes have names before there is anything in them."""

@@ -1,8 +1,12 @@
-"""Which arrangement a terminal of this size gets."""
+"""Which arrangement a terminal of this size gets, and where each pane has its place in it."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+from textual.geometry import Size
+
+from chatkv.tui.split import Part, Split, Stack
 
 SMALLEST = (40, 12)
 
@@ -15,7 +19,7 @@ class Arrangement(Enum):
     ONE = "-one"
     """One pane with tabs."""
     TWO = "-two"
-    """Chat beside tree, blocks and metrics."""
+    """Chat beside the cache: the tree, and two places that several panes share."""
     THREE = "-three"
     """Sessions, chat, and every cache pane."""
 
@@ -30,13 +34,107 @@ def arrangement(width: int, height: int) -> Arrangement:
 
 
 PANES = {
+    "sessions": "Sessions",
     "chat": "Chat",
     "tree": "Tree",
-    "blocks": "Blocks",
     "table": "Table",
+    "blocks": "Blocks",
     "node": "Node",
     "metrics": "Metrics",
     "queue": "Queue",
     "events": "Events",
 }
-"""Pane id → its tab, in the order of f6."""
+"""Pane id → what its tab and the commands call it, in the order of f6 where one pane fills the screen."""
+
+CACHE_PANES = tuple(pane for pane in PANES if pane not in ("sessions", "chat"))
+
+HIDDEN: dict[Arrangement, frozenset[str]] = {
+    Arrangement.ONE: frozenset({"sessions"}),
+    Arrangement.TWO: frozenset({"sessions"}),
+    Arrangement.THREE: frozenset(),
+}
+"""What a person who never hid anything does not see; the line of sessions at the top stands for it."""
+
+
+def _columns(chat: int, cache: int) -> Split:
+    return Split(
+        "body",
+        False,
+        (
+            Stack("sessions", ("sessions",), Size(20, 3), want=28),
+            Stack("chat", ("chat",), Size(30, 3), grow=chat),
+            Stack("cache", ("cache",), Size(36, 3), grow=cache),
+        ),
+    )
+
+
+BODY = {arrangement: _columns(48, 52) for arrangement in Arrangement}
+"""The columns. The panes of the cache are one of them."""
+BODY[Arrangement.THREE] = _columns(40, 60)
+
+_TREE = Stack("tree", ("tree",), Size(24, 5), want=8, grow=1)
+_PAGING = ("blocks", "table", "node")
+_FIGURES = ("metrics", "queue", "events")
+
+_COLUMN: tuple[Part, ...] = (
+    Split(
+        "column",
+        True,
+        (
+            _TREE,
+            Stack("middle", _PAGING, Size(24, 6), want=9),
+            Stack("lower", _FIGURES, Size(24, 8), want=8),
+        ),
+    ),
+    Split("column", True, (_TREE, Stack("middle", (*_PAGING, *_FIGURES), Size(24, 6), want=9))),
+    Stack("middle", ("tree", *_PAGING, *_FIGURES)),
+)
+"""Under a height that has room for three places, two, and under that one."""
+
+_ALL = Split(
+    "column",
+    True,
+    (
+        _TREE,
+        Split(
+            "middle",
+            False,
+            (
+                Split(
+                    "paging",
+                    True,
+                    (
+                        Stack("table", ("table",), Size(24, 5), want=9),
+                        Stack("blocks", ("blocks",), Size(24, 4), grow=1),
+                    ),
+                    grow=1,
+                ),
+                Stack("node", ("node",), Size(20, 4), grow=1),
+            ),
+            want=16,
+        ),
+        Split(
+            "lower",
+            False,
+            (
+                Split(
+                    "figures",
+                    True,
+                    (
+                        Stack("metrics", ("metrics",), Size(24, 8), want=8),
+                        Stack("queue", ("queue",), Size(24, 3), grow=1),
+                    ),
+                    grow=1,
+                ),
+                Stack("events", ("events",), Size(20, 4), grow=1),
+            ),
+            want=13,
+        ),
+    ),
+)
+
+COLUMN: dict[Arrangement, tuple[Part, ...]] = {
+    Arrangement.TWO: _COLUMN,
+    Arrangement.THREE: (_ALL, *_COLUMN),
+}
+"""The panes of the cache; the first that there is room for."""

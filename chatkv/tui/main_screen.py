@@ -13,7 +13,6 @@ from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
 from chatkv.text import one_line
-from chatkv.tui.arranged_screen import ArrangedScreen
 from chatkv.tui.cache.caption_line import CaptionLine
 from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.messages import (
@@ -34,10 +33,12 @@ from chatkv.tui.desk import Desk
 from chatkv.tui.header import Header, LoadLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
+from chatkv.tui.pane_area import PaneArea
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
+from chatkv.tui.sized_screen import SizedScreen
 from chatkv.tui.status import context_of, status_of
 
 CHAT_S = 1 / 15
@@ -45,9 +46,13 @@ CACHE_S = 1 / 6
 """The chat and the cache panes are drawn at most this often, however many steps the engine makes."""
 CAPTIONS = "captions"
 """Under this name it is remembered whether they are ``on`` or ``off``."""
+PANE_ACTIONS = frozenset(
+    ("zoom", "hide", "list_panes", "move_line", "grow", "usual_sizes", "freeze", "prompt", "captions")
+)
+"""Their keys are letters in the prompt, or edit what is typed there."""
 
 
-class MainScreen(ArrangedScreen):
+class MainScreen(SizedScreen):
     """Keys that act on sessions are the app's actions; those that move or arrange panes are here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,6 +67,14 @@ class MainScreen(ArrangedScreen):
         bind("next_pane", "pane(1)", "Pane", priority=True),
         bind("previous_pane", "pane(-1)", priority=True),
         bind("pane.zoom", "zoom", "Zoom"),
+        bind("pane.hide", "hide", "Hide"),
+        bind("pane.list", "list_panes", "Panes"),
+        *(bind(f"pane.line_{way}", f"move_line('{way}')") for way in ("left", "right", "up", "down")),
+        bind("pane.taller", "grow(0, 1)"),
+        bind("pane.lower", "grow(0, -1)"),
+        bind("pane.wider", "grow(1, 0)"),
+        bind("pane.narrower", "grow(-1, 0)"),
+        bind("pane.usual_sizes", "usual_sizes"),
         bind("pane.pause", "freeze", "Pause"),
         bind("pane.captions", "captions"),
         bind("pane.export", "app.export", "Export"),
@@ -71,10 +84,9 @@ class MainScreen(ArrangedScreen):
         *(bind(f"go_{n}", f"app.switch({n})") for n in range(1, 10)),
     ]
 
-    def __init__(self, desk: Desk, remembered: Remembered | None = None) -> None:
-        super().__init__()
+    def __init__(self, desk: Desk, remembered: Remembered) -> None:
+        super().__init__(remembered)
         self.desk = desk
-        self.remembered = remembered or Remembered()
         self.clock: Callable[[], float] = time.time
         """Wall time, as the events are stamped with."""
         self._dirty = True
@@ -87,10 +99,10 @@ class MainScreen(ArrangedScreen):
             yield ChipRow(id="chips")
         yield LoadLine(id="loading")
         yield ChipRow(id="tabs")
-        with Horizontal(id="body"):
+        with PaneArea(planner=self.plan_body, id="body"):
             yield SessionPanel(id="sessions")
             yield ChatPane(id="chat")
-            yield CacheColumn(id="cache")
+            yield CacheColumn(planner=self.plan_cache, id="cache")
         yield Choices(id="choices")
         yield Prompt(id="prompt")
         yield CaptionLine(id="caption")
@@ -181,7 +193,7 @@ class MainScreen(ArrangedScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that type in the prompt are not offered there; stop only while there is something to stop."""
         typing = isinstance(self.focused, Prompt)
-        if action in ("zoom", "freeze", "prompt", "captions"):
+        if action in PANE_ACTIONS:
             return not typing
         return True
 
@@ -194,17 +206,20 @@ class MainScreen(ArrangedScreen):
             book.current.editing = None
             self.prompt.load("")
         elif not isinstance(self.focused, Prompt):
-            if self.chat.view is not None and self.chat.view.has_focus and self.chat.view.deselect():
+            view = self.chat.view
+            selected = view is not None and view.has_focus and view.deselect()
+            if selected or self.end_inspection():
                 pass
-            elif self.has_class("-inspecting"):
-                self.remove_class("-inspecting")
-            elif self.one_pane and self.at != "chat":
+            elif self.kept.zoomed:
                 self.unzoom()
+            elif self.one_pane and self.at != "chat" and "chat" in self.shown:
                 self.go_to("chat")
             else:
                 self.prompt.focus()
-        elif self.chat.view is not None:
-            self.chat.view.focus()
+        elif self.one_pane and self.at != "chat":
+            self.go_to(self.at)
+        elif pane := "chat" if "chat" in self.seen else next(iter(self.seen), ""):
+            self.focus_in(pane)
         self.changed()
 
     def action_freeze(self) -> None:
@@ -241,10 +256,7 @@ class MainScreen(ArrangedScreen):
     def _inspect(self, event: NodeSelected | BlockSelected) -> None:
         event.stop()
         self.cache.inspect(event)
-        if self.one_pane:
-            self.go_to("node")
-        else:
-            self.add_class("-inspecting")
+        self.inspect_pane()
 
     @on(TreeWanted)
     def _block_in_tree(self, event: TreeWanted) -> None:
@@ -276,7 +288,6 @@ class MainScreen(ArrangedScreen):
         if not event.blocks:
             self.notify(f"{event.what} has no blocks")
             return
-        self.remove_class("-inspecting")  # in two columns the node's words stand where the map is
         self.cache.blocks.light(event.blocks)
         self.go_to("blocks")
         self.call_after_refresh(self.cache.blocks.go_to, min(event.blocks))

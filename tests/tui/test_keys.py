@@ -34,6 +34,8 @@ CLASSES = {
     "QueueView": "queue",
     "Inspector": "node",
     "SessionPanel": "list",
+    "CacheColumn": "tree map table events queue node metrics",
+    "PaneList": "panes",
     "SessionPicker": "picker",
     "FindDialog": "picker search",
     "ForkDialog": "fork",

@@ -53,7 +53,7 @@ async def test_one_pane_shows_what_the_card_is_about_and_goes_back(tmp_path: Pat
     async with bench.run(size=(80, 24)):
         main = bench.app.main
         await bench.press("f6", "f6")
-        assert main.at == "blocks"
+        assert main.at == "table"
         bench.app.action_tour()
         await bench.settle()
         assert main.at == "chat"
@@ -64,7 +64,7 @@ async def test_one_pane_shows_what_the_card_is_about_and_goes_back(tmp_path: Pat
         assert "1 of 5" in bench.screen_text
         await bench.press("escape")
         assert bench.app.screen is main
-        assert main.at == "blocks"
+        assert main.at == "table"
 
 
 async def test_the_card_does_not_lie_on_what_it_speaks_of_where_there_is_room(tmp_path: Path) -> None:

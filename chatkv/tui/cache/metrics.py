@@ -30,7 +30,7 @@ def saved(value: float) -> str:
     return seconds(value) if value < 120 else f"{value / 60:.0f} min"
 
 
-class MetricsView(Widget):
+class MetricsView(Widget, can_focus=True):
     """Lines of figures; the light under them is green while every invariant holds, red with words if not."""
 
     DEFAULT_CSS = """

@@ -82,7 +82,21 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Panes",
         (
             ("{next_pane}, {previous_pane}", "next, previous pane"),
-            ("{pane.zoom*}", "zoom the pane, and back"),
+            ("{pane.zoom*}", "zoom the pane, and back; so does a double click on its title"),
+            (
+                "{pane.previous_tab}, {pane.next_tab}",
+                "the other panes in the same place; so does a click on a tab",
+            ),
+            ("{pane.hide}, {pane.list}", "hide the pane; list of panes: show, hide"),
+            (
+                "{pane.line_left} {pane.line_right} {pane.line_up} {pane.line_down}",
+                "move the border beside the pane; the mouse drags it",
+            ),
+            (
+                "{pane.taller} {pane.lower} {pane.wider} {pane.narrower}",
+                "make the pane taller, lower, wider, narrower",
+            ),
+            ("{pane.usual_sizes}", "the usual sizes; so does a double click on a border"),
             ("{move.up*}, {move.down*}", "up, down"),
             ("{move.left*}, {move.right*}", "left, right"),
             ("{tree.fold*}, {tree.unfold*}", "in the tree: fold, unfold"),

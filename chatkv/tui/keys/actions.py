@@ -17,18 +17,20 @@ PLACES = {
     "events": "in the events",
     "queue": "in the queue",
     "node": "in the inspector",
+    "metrics": "in the metrics",
     "list": "in the sessions at the left",
     "picker": "in the list of sessions",
     "search": "in the search",
     "fork": "where to fork",
     "ask": "where a line is asked for",
+    "panes": "in the list of panes",
     "confirm": "at a question",
     "help": "in the help",
     "tour": "in the tour",
 }
 """Where a key can act, beside ``main`` (all panes and the prompt) and ``all`` (dialogs too)."""
 
-PANES = ("prompt", "chat", "tree", "map", "table", "events", "queue", "node", "list")
+PANES = ("prompt", "chat", "tree", "map", "table", "events", "queue", "node", "metrics", "list")
 """Those of the main screen."""
 
 
@@ -64,6 +66,23 @@ ACTIONS: dict[str, Action] = {
     "prompt.complete": Action("tab", "prompt", "take what is offered"),
     # These act in panes and are letters in the prompt.
     "pane.zoom": Action("z", "main", "zoom the pane, and back"),
+    "pane.hide": Action("H", "main", "hide the pane"),
+    "pane.list": Action("w", "main panes", "list of panes: show, hide"),
+    "pane.next_tab": Action(
+        "right_square_bracket", "tree map table events queue node metrics", "next of the panes in one place"
+    ),
+    "pane.previous_tab": Action(
+        "left_square_bracket", "tree map table events queue node metrics", "previous of them"
+    ),
+    "pane.line_left": Action("ctrl+left", "main", "move the pane's border to the left"),
+    "pane.line_right": Action("ctrl+right", "main", "to the right"),
+    "pane.line_up": Action("ctrl+up", "main", "up"),
+    "pane.line_down": Action("ctrl+down", "main", "down"),
+    "pane.taller": Action("right_parenthesis", "main", "make the pane taller"),
+    "pane.lower": Action("left_parenthesis", "main", "make it lower"),
+    "pane.wider": Action("right_curly_bracket", "main", "make it wider"),
+    "pane.narrower": Action("left_curly_bracket", "main", "make it narrower"),
+    "pane.usual_sizes": Action("0", "main panes", "the usual sizes"),
     "pane.pause": Action("space", "main", "freeze the picture, and go on"),
     "pane.captions": Action("n", "main", "captions, or none"),
     "pane.export": Action("x", "main", "export the picture"),
@@ -72,8 +91,8 @@ ACTIONS: dict[str, Action] = {
     "pane.inspect": Action("enter", "tree map table events", "show the node or block"),
     "pane.filter": Action("slash", "tree events list", "filter"),
     "pane.sort": Action("o", "tree list", "the next order"),
-    "move.up": Action("up,k", "chat tree map events queue node list fork", "up"),
-    "move.down": Action("down,j", "chat tree map events queue node list fork", "down"),
+    "move.up": Action("up,k", "chat tree map events queue node list fork panes", "up"),
+    "move.down": Action("down,j", "chat tree map events queue node list fork panes", "down"),
     "move.left": Action("left,h", "map table", "left"),
     "move.right": Action("right,l", "map table", "right"),
     "move.page_up": Action("pageup", "tree map events queue", "a page up"),
@@ -107,6 +126,9 @@ ACTIONS: dict[str, Action] = {
     "find.up": Action("up", "picker search", "up"),
     "find.down": Action("down", "picker search", "down"),
     "dialog.close": Action("escape", "picker search fork ask", "close"),
+    "panes.toggle": Action("enter,space", "panes", "show or hide the pane"),
+    "panes.usual": Action("backspace", "panes", "all panes as they were at first"),
+    "panes.close": Action("escape,q", "panes", "close"),
     "confirm.yes": Action("y", "confirm", "yes"),
     "confirm.no": Action("n,escape", "confirm", "no"),
     "confirm.other": Action("left,right", "confirm", "the other button"),
