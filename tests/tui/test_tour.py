@@ -82,9 +82,16 @@ async def test_the_card_does_not_lie_on_what_it_speaks_of_where_there_is_room(tm
         await bench.settle()
         await pilot.click(offset=(60, 1))  # beside the card: nothing
         assert "1 of 5" in bench.screen_text
+        await pilot.click("#next")
+        assert "2 of 5" in bench.screen_text
+        await pilot.click("#back")
+        assert "1 of 5" in bench.screen_text
         await pilot.resize_terminal(80, 24)
         await bench.settle()
         assert Region(0, 0, 80, 24).contains_region(card_region(bench))
+        await pilot.click("#skip")
+        await bench.settle()
+        assert bench.app.screen is bench.app.main
 
 
 async def test_what_is_hidden_has_its_card_in_the_middle(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.css.query import NoMatches
 from textual.geometry import Offset, Region, Size
@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.dialogs.help import GLYPHS
-from chatkv.tui.keys.current import bind, fill, keys_of
+from chatkv.tui.keys.current import bind, fill, hint, keys_of
 
 if TYPE_CHECKING:
     from chatkv.tui.arranged_screen import ArrangedScreen
@@ -127,7 +127,9 @@ class Tour(ModalScreen[None]):
     }
     Tour Static { height: auto; width: 1fr; }
     Tour .glyphs { margin: 1 0 0 0; }
-    Tour .keys { margin: 1 0 0 0; color: $text-muted; }
+    Tour .keys { margin: 1 0 0 0; height: 1; }
+    Tour .keys Static { width: auto; margin: 0 3 0 0; color: $text-muted; }
+    Tour .keys Static:hover { color: $accent; }
     """
 
     def __init__(self, main: ArrangedScreen) -> None:
@@ -144,7 +146,9 @@ class Tour(ModalScreen[None]):
         with _Box():
             yield Static(classes="text", markup=False)
             yield Static(classes="glyphs", markup=False)
-            yield Static(classes="keys", markup=False)
+            with Horizontal(classes="keys"):
+                for id in ("next", "back", "skip"):
+                    yield Static(id=id, markup=False)
 
     def on_mount(self) -> None:
         """The first card."""
@@ -191,10 +195,14 @@ class Tour(ModalScreen[None]):
             self._main.prompt.post_message(events.Key(event.key, event.character))
 
     def on_click(self, event: events.Click) -> None:
-        """On the card: the next one."""
+        """On the card: the next one; on words that say something else, that."""
         event.stop()
-        if event.widget is not None and event.widget is not self:
-            self.action_go(1)
+        if event.widget is None or event.widget is self:
+            return
+        if event.widget.id == "skip":
+            self.action_skip()
+        else:
+            self.action_go(-1 if event.widget.id == "back" else 1)
 
     def _show(self) -> None:
         card = CARDS[self._at]
@@ -204,10 +212,14 @@ class Tour(ModalScreen[None]):
         self.query_one(".text", Static).update(Content(fill(card.text)))
         self.query_one(".glyphs").display = card.glyphs
         last = self._at + 1 == len(CARDS)
-        parts = [f"{{tour.next}} {'done' if last else 'next'}"]
-        parts += ["{tour.back} back"] if self._at else []
-        parts += [] if last else ["{tour.skip} skip"]
-        self.query_one(".keys", Static).update(Content(fill(" · ".join(parts))))
+        for id, word, there in (
+            ("next", "done" if last else "next", True),
+            ("back", "back", self._at > 0),
+            ("skip", "skip", not last),
+        ):
+            part = self.query_one(f"#{id}", Static)
+            part.display = there
+            part.update(Content(f"{hint('tour.' + id)} {word}"))
         if self._main.one_pane and self._main.at != card.pane:
             self._main.go_to(card.pane)
         try:
