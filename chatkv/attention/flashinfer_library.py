@@ -9,7 +9,10 @@ import importlib
 import importlib.util
 import os
 import re
+import shutil
+import sys
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -56,12 +59,20 @@ def kernel_cache() -> str:
     return named or str(cache_dir() / "flashinfer" / f"cuda-{torch.version.cuda or 'none'}")
 
 
+def _find_ninja() -> None:
+    """It starts ``ninja`` by that name. pip puts it beside the interpreter, which need not be on the path."""
+    beside = Path(sys.executable).parent
+    if shutil.which("ninja") is None and shutil.which("ninja", path=str(beside)) is not None:
+        os.environ["PATH"] = f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
 def load() -> ModuleType:
     """Import it (over a second); raises FlashInferError where that fails."""
     problem = why_not()
     if problem is not None:
         raise FlashInferError(problem)
     os.environ["FLASHINFER_WORKSPACE_BASE"] = kernel_cache()
+    _find_ninja()
     # It logs to stderr, which is where the screen is drawn.
     os.environ.setdefault("FLASHINFER_LOGGING_LEVEL", "error")
     try:

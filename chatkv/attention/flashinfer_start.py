@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 
 import numpy as np
 import torch
@@ -42,12 +43,19 @@ def start(
         problem = trial(backend, heads, device, limits.block_size)
     except Exception as error:
         logger.exception("FlashInfer could not be started")
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[0] if lines else type(error).__name__
-        raise FlashInferError(f"its kernels can't be compiled or run here: {said}") from error
+        raise FlashInferError(f"its kernels can't be compiled or run here: {telling(error)}") from error
     if problem is not None:
         raise FlashInferError(problem)
     return backend
+
+
+def telling(error: Exception) -> str:
+    """The line of an error that says most: a failed build has a compiler's whole output in it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "Ninja build failed" not in str(error):
+        return lines[0] if lines else type(error).__name__
+    faults = (line for line in lines if re.search(r"\b(error|fatal|not found)\b", line, re.IGNORECASE))
+    return f"the build failed: {next(faults, lines[-1])}"
 
 
 def trial(backend: FlashInferBackend, heads: Heads, device: torch.device, block_size: int) -> str | None:

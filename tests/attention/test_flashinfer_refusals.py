@@ -16,7 +16,7 @@ from chatkv.attention import flashinfer_library as library
 from chatkv.attention.flashinfer_backend import FlashInferBackend
 from chatkv.attention.flashinfer_library import FlashInferError
 from chatkv.attention.flashinfer_rules import Heads, Limits, refusal, wants_tensor_cores
-from chatkv.attention.flashinfer_start import start
+from chatkv.attention.flashinfer_start import start, telling
 from tests.attention.batches import paged_batch
 from tests.attention.flashinfer_fakes import Recorder
 
@@ -172,12 +172,54 @@ def test_a_library_that_can_not_be_imported(monkeypatch: pytest.MonkeyPatch, tmp
     assert os.environ["FLASHINFER_LOGGING_LEVEL"] == "error"
 
 
+def test_ninja_beside_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pretend(monkeypatch, "0.7.4")
+    (tmp_path / "flashinfer.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "flashinfer", raising=False)
+    monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
+    monkeypatch.setenv("FLASHINFER_LOGGING_LEVEL", "error")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    library.load()
+    assert os.environ["PATH"] == "/nowhere"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ninja").touch(mode=0o755)
+    for _ in range(2):
+        library.load()
+        assert os.environ["PATH"] == f"{tmp_path / 'bin'}{os.pathsep}/nowhere"
+
+
+NINJA = """Ninja build failed. Ninja output:
+ninja: Entering directory `/x'
+[1/4] nvcc -c batch_prefill.cu
+FAILED: batch_prefill.cuda.o
+nvcc fatal   : Unsupported gpu architecture 'compute_120a'
+ninja: build stopped: subcommand failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError(NINJA), "the build failed: nvcc fatal   : Unsupported gpu architecture 'compute_120a'"),
+        (RuntimeError("Ninja build failed."), "the build failed: Ninja build failed."),
+        (FileNotFoundError(2, "No such file or directory", "ninja"), "No such file or directory: 'ninja'"),
+        (RuntimeError("Could not find nvcc\nand more"), "Could not find nvcc"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_the_line_that_says_most(error: Exception, said: str) -> None:
+    assert telling(error).endswith(said)
+    assert "\n" not in telling(error)
+
+
 def test_a_library_that_fails_at_work_says_why_in_one_line(
     monkeypatch: pytest.MonkeyPatch, recorder: Recorder
 ) -> None:
     monkeypatch.setattr("chatkv.attention.flashinfer_start.load", lambda: recorder)
-    recorder.fails = [RuntimeError("Ninja build failed. Ninja output:\n[1/4] nvcc\n")]
-    with pytest.raises(FlashInferError, match="can't be compiled or run here: Ninja build failed"):
+    recorder.fails = [RuntimeError(NINJA)]
+    with pytest.raises(FlashInferError, match="can't be compiled or run here: the build failed: nvcc fatal"):
         start(GOOD, CPU, (9, 0), Limits())
     with pytest.raises(FlashInferError, match="numbers are wrong here"):  # the recorder computes nothing
         start(GOOD, CPU, (9, 0), Limits())
