@@ -124,6 +124,11 @@ class ChatkvApp(CommandsApp):
             ("Delete this session", "asks first", self.action_delete),
             ("Undo delete", "bring back the session deleted last", self.action_undelete),
             ("Answer again", "{again}", self.action_regenerate),
+            (
+                "Three answers at once",
+                "{chat.answers} in the chat · sampled over one prompt, whose cache they share",
+                self.action_answers,
+            ),
             ("Edit the last question", "{chat.edit} in the chat", self.action_edit),
             ("Copy the last answer", "{chat.copy} in the chat", self.action_copy_answer),
             ("Copy a code block", "{chat.copy_code} in the chat", self.action_copy_code),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from textual import on
 
+from chatkv.chat.errors import ChatError
 from chatkv.chat.tree import Message
+from chatkv.engine.messages import MAX_ANSWERS
 from chatkv.text import printable
 from chatkv.tui import clipboard
 from chatkv.tui.chat.code import code_blocks
@@ -13,6 +15,9 @@ from chatkv.tui.dialogs.fork import ForkDialog
 from chatkv.tui.keys.current import hint
 from chatkv.tui.session_actions import SessionActionsApp
 from chatkv.tui.sessions.session import Session
+
+SEVERAL = 3
+"""Answers that are asked for at once where no number is given."""
 
 
 class AskingApp(SessionActionsApp):
@@ -62,6 +67,32 @@ class AskingApp(SessionActionsApp):
             return
         self.desk.answer(session, self.selected)
         await self.main.follow()
+
+    async def action_answers(self, count: int = SEVERAL) -> None:
+        """Answer the last (or selected) question ``count`` times at once; all are versions of one answer."""
+        try:
+            await self.answer_times(self.book.current, count)
+        except ChatError as error:
+            self.report(str(error))
+
+    async def answer_times(self, session: Session, count: int) -> None:
+        """Have its question answered ``count`` times. Raises ChatError where that can't be."""
+        self._check_answers(session, count)
+        self.desk.answer(session, self.selected, count)
+        if count > 1:
+            versions = f"{hint('chat.older_version')}, {hint('chat.newer_version')} in the chat show each"
+            self.say(f"{count} answers over one prompt, whose cache they share: {versions}")
+        await self.main.follow()
+
+    def _check_answers(self, session: Session, count: int) -> None:
+        refusal = self.desk.refusal(session) or ("" if session.head else "there is no question to answer yet")
+        if refusal:
+            raise ChatError(refusal)
+        if not 1 <= count <= MAX_ANSWERS:
+            raise ChatError(f"1 to {MAX_ANSWERS} answers at once, not {count}")
+        if count > 1 and not self.desk.sampling(session).temperature:
+            same = "at temperature 0 all answers would be the same"
+            raise ChatError(f"{same}: /set temperature 0.7, then /answers {count}")
 
     def action_fork(self) -> None:
         """Choose where to fork, starting at the selected or newest message; its cost is shown first."""
@@ -120,6 +151,10 @@ class AskingApp(SessionActionsApp):
         """Show the previous or next of several versions of the last (or selected) message."""
         session = self.book.current
         conversation = session.conversation
+        if len(session.answers) > 1:
+            session.turn(by)
+            self.main.changed()
+            return
         if session.running:
             self.report(f"{hint('back')} stops the answer first")
             return

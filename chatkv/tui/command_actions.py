@@ -14,7 +14,7 @@ from chatkv.chat.settings import DEFAULT_WORDS, describe, parameter, value
 from chatkv.errors import ChatkvError
 from chatkv.paths import config_dir
 from chatkv.text import one_line
-from chatkv.tui.asking import AskingApp
+from chatkv.tui.asking import SEVERAL, AskingApp
 from chatkv.tui.chat.commands import BY_NAME, Call, parse, unknown
 from chatkv.tui.chat.offers import Choice, Sources
 from chatkv.tui.chat.prompt import Prompt
@@ -69,6 +69,8 @@ class CommandsApp(AskingApp):
                 self.action_rename()
             case "rename", name:
                 self.book.rename(session, name)
+            case "answers", rest if not rest or (rest.isdecimal() and len(rest) < 4):
+                await self.answer_times(session, int(rest or SEVERAL))
             case ("pin" | "unpin") as name, "":
                 self._pin(session, name == "pin")
             case "file", path if path:

@@ -92,22 +92,27 @@ class Desk:
         self.book.ask(session, text)
         self.answer(session)
 
-    def answer(self, session: Session, at: Message | None = None) -> None:
-        """Have ``at`` (None: the head) answered; where it is an answer, its question is answered again."""
-        self.book.start(session, None, at)
+    def answer(self, session: Session, at: Message | None = None, answers: int = 1) -> None:
+        """Have ``at`` (None: the head) answered; where it is an answer, its question is answered again.
+
+        Several ``answers`` are computed at once over one prompt, whose blocks they share.
+        """
+        self.book.start(session, None, at, answers)
         if self.ready:
             self._submit(session)
 
     def stop(self, session: Session) -> None:
-        """Stop its answer; what has come of it is kept."""
+        """Stop its answers; what has come of them is kept."""
         running = session.running
         if running is None:
             return
         if running.request is None:
             self._give_up(session, "stopped before the model was ready")
         elif self._engine:
-            running.stopping = True
-            self._engine.stop(running.request)
+            for each in session.answers:
+                if each.request is not None and not each.over:
+                    each.stopping = True
+                    self._engine.stop(each.request)
 
     def stop_all(self) -> int:
         """Stop every answer; how many there were."""
@@ -174,9 +179,9 @@ class Desk:
         if self._engine is None or running is None or running.request is not None:
             return
         try:
-            running.request = self._engine.submit(
-                GenerateRequest(session.key, session.turns(self.book.model), self.sampling(session))
-            )
+            turns, sampling = session.turns(self.book.model), self.sampling(session)
+            asked = GenerateRequest(session.key, turns, sampling, n=len(session.answers))
+            session.number(self._engine.submit(asked))
         except ChatkvError as error:
             self._give_up(session, str(error))
 

@@ -94,10 +94,12 @@ class FakeEngine:
         self.listener(Loading("loading torch", None))
 
     def submit(self, request: GenerateRequest) -> int:
-        self.requests.append(request)
         prompt = self._prompt(request.turns)
-        self._waiting.append(_Open(len(self.requests), request, prompt, self.encode(self.script(request))))
-        return len(self.requests)
+        first = len(self.requests) + 1
+        for id in range(first, first + request.answers):
+            self.requests.append(request)
+            self._waiting.append(_Open(id, request, prompt, self.encode(self.script(request))))
+        return first
 
     def _prompt(self, turns: Sequence[Turn]) -> list[int]:
         prompt = []

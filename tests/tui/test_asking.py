@@ -161,6 +161,7 @@ async def test_stopped_before_the_first_token_gives_the_question_back(tmp_path: 
 async def test_a_refused_question_says_what_to_do_and_keeps_the_text(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():
+        bench.app.main.action_captions()  # the caption would say it, too
         await bench.ask("fine")
         await bench.type("far too long")
         bench.engine.refuse("9,000 tokens don't fit the context of 2,048: shorten it or fork")

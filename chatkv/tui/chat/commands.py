@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("new", "", "an empty session", "new"),
     Command("fork", "", "a session that shares everything up to a message; its cost is shown", "fork"),
     Command("regenerate", "", "answer again; the old answer stays beside it", "regenerate"),
+    Command("answers", "[NUMBER]", "several answers at once, which share their prompt's cache"),
     Command("edit", "", "edit the last question, or the selected one", "edit"),
     Command("pin", "", "keep what this session has in the cache: evicted last"),
     Command("unpin", "", "no longer"),

@@ -64,6 +64,7 @@ class ConversationView(VerticalScroll):
         bind("chat.write", "screen.prompt"),
         bind("chat.copy", "app.copy_answer"),
         bind("chat.copy_code", "app.copy_code"),
+        bind("chat.answers", "app.answers"),
         bind("chat.edit", "app.edit"),
         bind("chat.thinking", "fold"),
         bind("chat.verify", "app.verify"),
@@ -276,7 +277,8 @@ class ConversationView(VerticalScroll):
         if self._live is None:
             self._live, self._live_of = AnswerView(self.who), running
             await self._list.mount(self._live)
-        await self._live.feed(running)
+        at, count = self.session.place
+        await self._live.feed(running, f"{at}/{count} ← →" if count > 1 else "")
 
     def _sync_notes(self) -> None:
         for view in self._views:

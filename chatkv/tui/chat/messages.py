@@ -158,6 +158,22 @@ class NoticeView(MessageView):
             yield Static(Content(self._reason), classes="reason", markup=False)
 
 
+def _progress(running: Running) -> str:
+    """How far it is, and how to stop it."""
+    count = len(running.token_ids)
+    if running.over:
+        return f"{count} tokens · done, others still run · {hint('back')} stops them"
+    if running.stopping:
+        return f"▌ {count} tokens · stopping…"
+    if count == 0:
+        spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
+        what = "waiting for the model to load" if running.request is None else "reading the prompt"
+        return f"{spin} {what} · {hint('back')} stops"
+    speed = running.tokens_per_second
+    rate = f" · {speed:.1f} tok/s" if speed else ""
+    return f"▌ {count} tokens{rate} · {hint('back')} stops"
+
+
 class AnswerView(MessageView):
     """An answer as Markdown, streaming or whole, and its line of figures."""
 
@@ -192,21 +208,11 @@ class AnswerView(MessageView):
             yield self._markdown
             yield self._figures
 
-    async def feed(self, running: Running) -> None:
-        """Show what has come since the last call."""
+    async def feed(self, running: Running, place: str = "") -> None:
+        """Show what has come since the last call; ``place``: which of several it is, in words."""
         self.thinking.show(running.thinking, over=bool(running.text))
         await self._write(running.text, whole=False)
-        count = len(running.token_ids)
-        if running.stopping:
-            self._figures.show([f"▌ {count} tokens · stopping…"])
-        elif count == 0:
-            spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
-            what = "waiting for the model to load" if running.request is None else "reading the prompt"
-            self._figures.show([f"{spin} {what} · {hint('back')} stops"])
-        else:
-            speed = running.tokens_per_second
-            rate = f" · {speed:.1f} tok/s" if speed else ""
-            self._figures.show([f"▌ {count} tokens{rate} · {hint('back')} stops"])
+        self._figures.show([part for part in (place, _progress(running)) if part])
 
     async def settle(self, message: Message, siblings: str = "") -> None:
         """The answer is over and has become ``message``."""

@@ -63,6 +63,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
                 "or a click: select the message before, after: keys below act on it; {back} ends it",
             ),
             ("{again*}", "answer the last question again"),
+            ("{chat.answers*}", "three answers at once, which share the prompt's cache; /answers 5: five"),
             (
                 "{chat.older_version*}, {chat.newer_version*}",
                 "previous, next of several answers, or of several versions of a question",

@@ -104,6 +104,7 @@ ACTIONS: dict[str, Action] = {
     "chat.older_version": Action("left,left_square_bracket", "chat", "previous version of a message"),
     "chat.newer_version": Action("right,right_square_bracket", "chat", "next version of a message"),
     "chat.write": Action("enter", "chat", "to the prompt"),
+    "chat.answers": Action("a", "chat", "three answers at once"),
     "chat.edit": Action("e", "chat", "edit a question"),
     "chat.copy": Action("y", "chat", "copy an answer"),
     "chat.copy_code": Action("c", "chat", "copy a code block"),

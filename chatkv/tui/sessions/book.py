@@ -127,10 +127,13 @@ class SessionBook:
         if session.stored:
             self._try(lambda: self._store.set_head(session.conversation, head))
 
-    def start(self, session: Session, request: int | None, at: Message | None = None) -> Running:
+    def start(
+        self, session: Session, request: int | None, at: Message | None = None, answers: int = 1
+    ) -> Running:
         """An answer to ``at`` (None: the head) is on its way; ``request`` None: once the engine is ready.
 
-        Where that is an answer, its question is answered again: a sibling, and the old one stays.
+        Where that is an answer, its question is answered again: a sibling, and the old one stays. Of
+        several ``answers`` the first is on the screen (and returned); ``request`` is that one's.
         """
         at, head = at or session.head, session.conversation.head
         if at is None:
@@ -141,15 +144,18 @@ class SessionBook:
             before = head
             self.set_head(session, parent)
         session.notice = None
-        session.running = Running(request, parent, before)
-        return session.running
+        session.begin([Running(None, parent, before) for _ in range(answers)])
+        if request is not None:
+            session.number(request)
+        return session.answers[0]
 
     def add(self, delta: Delta) -> Session | None:
         """Take in new text; returns its session (None when it is gone)."""
         session = self.by_key(delta.session)
-        if session is None or session.running is None or session.running.request != delta.request:
+        running = session.answer(delta.request) if session is not None else None
+        if running is None:
             return None
-        session.running.add(delta)
+        running.add(delta)
         return session
 
     def finish(self, finished: Finished) -> tuple[Session, str] | None:
@@ -159,40 +165,62 @@ class SessionBook:
         question then leaves the conversation and stays on the screen as a notice).
         """
         session = self.by_key(finished.session)
-        if session is None or session.running is None or session.running.request != finished.request:
+        running = session.answer(finished.request) if session is not None else None
+        if session is None or running is None:
             return None
-        running, session.running = session.running, None
         running.close(finished)
         running.over = True
-        if not finished.token_ids and finished.reason != "stop":
-            reason = finished.message or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
-            return session, self._withdraw(session, running, reason)
-        running.message = self._keep(session, running, finished.reason, _meta(finished))
-        session.requests[running.message.id] = finished.request
+        reason = finished.message
+        if finished.token_ids or finished.reason == "stop":
+            running.message = self._keep(session, running, finished.reason, _meta(finished))
+            session.requests[running.message.id] = finished.request
+        else:
+            reason = reason or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
         if finished.message:
             session.notice = Notice("", finished.message)
+        if any(not each.over for each in session.answers):
+            self.set_head(session, running.parent)  # the others are answers to it, too
+            return session, ""
         session.unread = session is not self.current
-        return session, ""
+        return session, self._settle(session, reason)
 
     def give_up(self, session: Session, reason: str) -> str:
-        """No more will come of the running answer; what has come is kept. Returns as ``finish`` does."""
-        running, session.running = session.running, None
-        if running is None:
+        """No more will come of what runs; what has come is kept. Returns as ``finish`` does."""
+        if session.running is None:
             return ""
-        running.over = True
-        if not running.token_ids:
-            return self._withdraw(session, running, reason)
-        running.message = self._keep(session, running, "error", {})
+        self._keep_partial(session, "error")
         session.notice = Notice("", reason)
+        return self._settle(session, reason)
+
+    def _keep_partial(self, session: Session, reason: str) -> None:
+        """Save what has come of the answers on their way; they are over."""
+        for running in session.answers:
+            if not running.over:
+                running.over = True
+                if running.token_ids:
+                    running.message = self._keep(session, running, reason, {})
+
+    def _settle(self, session: Session, reason: str) -> str:
+        """All answers are over: go on from the one on the screen, or the newest that there is.
+
+        Where there is none, the question leaves; returns its text then, for the prompt.
+        """
+        shown, answers = session.running, session.end()
+        messages = [each.message for each in answers if each.message is not None]
+        if shown is None or not messages:
+            return "" if shown is None else self._withdraw(session, shown, reason)
+        head = (shown.message or messages[-1]).id
+        if session.conversation.head != head:
+            self.set_head(session, head)
         return ""
 
     def keep_unfinished(self) -> None:
         """Before quitting: save what has come of every running answer."""
         for session in self.running:
-            running = session.running
-            if running is not None and running.token_ids:
-                self._keep(session, running, "quit", {})
-            session.running = None
+            self._keep_partial(session, "quit")
+            if any(each.message for each in session.answers):
+                self._settle(session, "")
+            session.end()
 
     def rename(self, session: Session, name: str) -> None:
         """Give it a name. Raises ChatError where nothing printable is left of it."""
@@ -256,11 +284,10 @@ class SessionBook:
 
         What has come of a running answer is kept; its last word will find no session any more.
         """
-        running, session.running = session.running, None
-        if running is not None:
-            running.over = True
-            if running.token_ids:
-                running.message = self._keep(session, running, "aborted", {})
+        self._keep_partial(session, "aborted")
+        if any(each.message for each in session.answers):
+            self._settle(session, "")
+        session.end()
         if session.stored:
             self._store.delete(session.conversation)
         at = self.sessions.index(session)

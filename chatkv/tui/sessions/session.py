@@ -28,6 +28,9 @@ class Session:
     stored: bool = False
     """True once the store has a file of it: an empty session leaves none."""
     running: Running | None = None
+    """The answer on its way that is on the screen."""
+    answers: list[Running] = field(default_factory=list)
+    """All that were asked for at once, in order; that one among them. Some may be over before the others."""
     unread: bool = False
     draft: str = ""
     notice: Notice | None = None
@@ -42,6 +45,36 @@ class Session:
     """Id of a message → a line about it that is not kept, like what came of verifying it."""
     sent: list[str] = field(default_factory=list)
     """What the prompt's history walks through."""
+
+    def begin(self, answers: list[Running]) -> None:
+        """These are on their way; the first is on the screen."""
+        self.answers, self.running = answers, answers[0]
+
+    def end(self) -> list[Running]:
+        """None is on its way any more; returns those that were."""
+        ended, self.answers, self.running = self.answers, [], None
+        return ended
+
+    def number(self, request: int) -> None:
+        """The engine calls the first answer ``request``, the others have the numbers behind it."""
+        for number, each in enumerate(self.answers, request):
+            each.request = number
+
+    def answer(self, request: int) -> Running | None:
+        """The one that the engine calls ``request``, if it is on its way."""
+        return next((each for each in self.answers if each.request == request and not each.over), None)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(which of the answers on their way is on the screen, from 1; how many there are)."""
+        at = next((at for at, each in enumerate(self.answers, 1) if each is self.running), 0)
+        return at, len(self.answers)
+
+    def turn(self, by: int) -> None:
+        """Show the next or previous of them; at an end, nothing changes."""
+        at = self.place[0] - 1 + by
+        if 0 <= at < len(self.answers):
+            self.running = self.answers[at]
 
     @property
     def name(self) -> str:
