@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
+from textual.events import Event, Key
 from textual.screen import Screen
 
 from chatkv.chat.store import SessionStore
@@ -66,6 +67,7 @@ class SpineApp(ThemedApp):
         self.desk.near = self._tell_near
         self._told_near: set[str] = set()
         """Keys of sessions of which it was told; each further answer would tell it again."""
+        self._begun, self._early = False, ""
         self.main = MainScreen(self.desk, self.remembered)
 
     def get_default_screen(self) -> Screen[object]:
@@ -76,11 +78,23 @@ class SpineApp(ThemedApp):
         """Everything slow comes after the first frame."""
         self.call_after_refresh(self._begin)
 
+    async def on_event(self, event: Event) -> None:
+        """What is typed before anything has the focus is kept for the prompt."""
+        if isinstance(event, Key) and not self._begun and self.focused is None and event.is_printable:
+            self._early += event.character or ""
+        else:
+            await super().on_event(event)
+
     async def _begin(self) -> None:
+        self._begun = True
         for problem in self.theme_problems:
             self.report(problem)
         self.follow_themes()
+        typed = self._early + self.main.prompt.full_text
         self.desk.book.load()
+        if typed:
+            # Who types at once goes on typing in the session that is opened.
+            self.book.current.draft = typed
         await self.main.show_session(self.book.current)
         self.desk.connect(self._engine(self._listen))
 

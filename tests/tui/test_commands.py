@@ -20,6 +20,8 @@ from tests.tui.helpers import Bench
         "/usr/bin is a folder",
         "/",
         " /help",
+        "\n /help",
+        "\nhello\n/help",
         "/2 of it",
         "hello /help",
         "/tmp/",
@@ -35,6 +37,7 @@ def test_these_are_texts(text: str) -> None:
 def test_these_are_commands() -> None:
     assert parse("/help") == Call("help", "")
     assert parse("/Set  temperature 0.7 \n") == Call("set", "temperature 0.7")
+    assert parse("\n  \n\t\n/help") == Call("help", ""), "blank lines before it are none of a text"
     assert parse("/system Be brief.\nAlways.") == Call("system", "Be brief.\nAlways.")
 
 

@@ -8,7 +8,7 @@ from chatkv.chat.tree import Conversation
 from chatkv.kvcache.events import CacheCreated, Event, RequestOpened
 from chatkv.tui.chat.figures import answer_parts, fold, seconds, tokens_per_second
 from chatkv.tui.chat.messages import cut
-from chatkv.tui.chat.pane import short_name
+from chatkv.tui.chat.who import short_name
 from chatkv.tui.chip_row import row_width
 from chatkv.tui.feed import Feed
 from chatkv.tui.sessions.item import Item, chips

@@ -55,7 +55,7 @@ COMMANDS: tuple[Command, ...] = (
 
 BY_NAME = {command.name: command for command in COMMANDS}
 
-_LINE = re.compile(r"/([A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
+_LINE = re.compile(r"(?:[^\S\n]*\n)*/([A-Za-z][A-Za-z-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Call(NamedTuple):
@@ -68,8 +68,9 @@ class Call(NamedTuple):
 def parse(text: str) -> Call | None:
     """The command in ``text``; None where it is a text to be sent.
 
-    A command is a slash at the very start and one word of letters. So ``//``, a path (``/usr/bin``), a
-    lone ``/`` and whatever has a space before its slash are text, and sent as they are.
+    A command is a slash at the very start of a line and one word of letters; before that line there may be
+    blank ones. So ``//``, a path (``/usr/bin``), a lone ``/`` and whatever has a space before its slash are
+    text, and sent as they are.
     """
     match = _LINE.fullmatch(text.rstrip())
     return None if match is None else Call(match[1].casefold(), (match[2] or "").strip())

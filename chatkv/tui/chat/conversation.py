@@ -15,6 +15,7 @@ from textual.widgets import Static
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
+from chatkv.tui.chat.who import made_by
 from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
@@ -219,7 +220,7 @@ class ConversationView(VerticalScroll):
 
     def _view(self, message: Message) -> MessageView:
         if message.role == "assistant":
-            view: MessageView = AnswerView(self.who, message, self._siblings(message))
+            view: MessageView = AnswerView(made_by(message, self.who), message, self._siblings(message))
         else:
             who = "you" if message.role == "user" else "system"
             view = UserView(message.text, message.id, who, self._siblings(message))

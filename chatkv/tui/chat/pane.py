@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from textual.containers import Container
 from textual.content import Content
 
 from chatkv.text import one_line
 from chatkv.tui.chat.conversation import ConversationView
+from chatkv.tui.chat.who import short_name
 from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.session import Session
 
@@ -27,12 +26,6 @@ What a session shares with others is not computed again: it is read from the KV 
 
 def _welcome() -> str:
     return WELCOME.format(**{id: hint(id) for id in ("new", "fork", "help")})
-
-
-def short_name(model: str) -> str:
-    """What stands in front of a model's answers: ``SmolLM2-135M`` → ``smol``, ``Qwen3-0.6B`` → ``qwen``."""
-    match = re.match(r"[A-Z]?[a-z]+|[A-Za-z]+", model.rsplit("/", 1)[-1])
-    return match.group(0).lower()[:7] if match else "model"
 
 
 NEAR = 0.8
