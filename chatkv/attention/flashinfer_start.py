@@ -42,7 +42,8 @@ def start(
         backend = FlashInferBackend(library, heads, device, limits)
         problem = trial(backend, heads, device, limits.block_size)
     except Exception as error:
-        logger.exception("FlashInfer could not be started")
+        # Not a fault of chatkv: into the log, where there is one, and never onto a terminal.
+        logger.info("FlashInfer could not be started", exc_info=True)
         raise FlashInferError(f"its kernels can't be compiled or run here: {telling(error)}") from error
     if problem is not None:
         raise FlashInferError(problem)

@@ -228,6 +228,7 @@ def _log_to_file() -> None:
         handler = RotatingFileHandler(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger("chatkv").addHandler(handler)
+    logging.getLogger("chatkv").setLevel(logging.INFO)
     logging.getLogger("chatkv").propagate = False
 
 

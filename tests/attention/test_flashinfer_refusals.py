@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -215,11 +216,15 @@ def test_the_line_that_says_most(error: Exception, said: str) -> None:
 
 
 def test_a_library_that_fails_at_work_says_why_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, recorder: Recorder
+    monkeypatch: pytest.MonkeyPatch, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("chatkv.attention.flashinfer_start.load", lambda: recorder)
     recorder.fails = [RuntimeError(NINJA)]
+    caplog.set_level(logging.INFO)
     with pytest.raises(FlashInferError, match="can't be compiled or run here: the build failed: nvcc fatal"):
         start(GOOD, CPU, (9, 0), Limits())
+    # All of it is in the log; a terminal gets warnings and worse.
+    assert "[1/4] nvcc -c" in caplog.text
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
     with pytest.raises(FlashInferError, match="numbers are wrong here"):  # the recorder computes nothing
         start(GOOD, CPU, (9, 0), Limits())
