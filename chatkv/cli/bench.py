@@ -16,6 +16,7 @@ from chatkv.cli.bench_compare import compare as bench_compare
 from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
+from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
@@ -81,7 +82,8 @@ def chats(
         raise UsageError(f"--cache takes {', '.join(CACHES)} separated by commas, not {unknown[0]!r}")
     if len(set(names)) < len(names):
         raise UsageError(f"--cache names a cache twice: {cache}")
-    check_model(model)
+    with naming_the_file(context, "model"):
+        check_model(model)
     workload = Workload(sessions, turns, groups, system_words, user_words, answer_tokens, seed).validate()
     configs = {
         name: EngineConfig(

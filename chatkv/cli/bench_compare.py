@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chatkv.cli import choices
+from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.errors import UsageError
@@ -25,6 +26,7 @@ _BAR = 40
 
 
 def compare(
+    context: typer.Context,
     model: choices.Model = choices.MODEL,
     others: Annotated[
         str, typer.Option("--with", metavar=",".join(OTHERS), help="Which engines to run beside ours.")
@@ -69,7 +71,8 @@ def compare(
             names.append(name)
         else:
             typer.echo(f"chatkv: {name} is not installed, it is left out; {PEERS[name].install}", err=True)
-    check_model(model)
+    with naming_the_file(context, "model"):
+        check_model(model)
     folder = resolve(model, lambda stage, done: None)
     gguf = _gguf(folder)
     if gguf is None and "llama.cpp" in names:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli import choices
+from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
@@ -20,6 +21,7 @@ _DEFAULT = EngineConfig()
 
 
 def queue(
+    context: typer.Context,
     model: choices.Model = _DEFAULT.model,
     policy: choices.Policies = "fcfs,lpm",
     max_overtaken: Annotated[
@@ -76,7 +78,8 @@ def queue(
                 admission=admission,
                 threads=threads,
             ).validate()
-    check_model(model)
+    with naming_the_file(context, "model"):
+        check_model(model)
     check_json(json_out)
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, Sampling(), rounds, advance)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from chatkv.cli import choices
+from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.engine.config import EngineConfig
@@ -29,6 +30,7 @@ Line = tuple[str, str, str, str, str, str]
 
 
 def screen(
+    context: typer.Context,
     model: choices.Model = choices.MODEL,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: half a minute, more noise.")] = False,
@@ -42,7 +44,8 @@ def screen(
     made-up cache, keys with it and with the model; speeds with the model, in turn in one process.
     """
     check_json(json_out)
-    check_model(model)
+    with naming_the_file(context, "model"):
+        check_model(model)
     config = EngineConfig(model=model, threads=threads, num_blocks=_BLOCKS).validate()
     with progress_bar() as advance:
         data = _measure(config, quick, advance)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli import completion
+from chatkv.cli.defaults import naming_the_file
 from chatkv.engine.config import EngineConfig
 
 
@@ -33,6 +34,7 @@ def models() -> None:
 
 
 def fetch(
+    context: typer.Context,
     model: Annotated[
         str,
         typer.Argument(
@@ -43,7 +45,8 @@ def fetch(
     """Fetch a model and make it ready, so that the chat opens at once."""
     from chatkv.model.catalog import resolve
 
-    folder = _with_bar(model) if sys.stderr.isatty() else resolve(model, _StageLines())
+    with naming_the_file(context, "model"):
+        folder = _with_bar(model) if sys.stderr.isatty() else resolve(model, _StageLines())
     print(f"{model} is ready in {folder}")
 
 

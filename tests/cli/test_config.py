@@ -214,10 +214,14 @@ def test_commands_that_need_no_settings_do_without(write: Write, capsys: pytest.
 def test_bench_and_fetch_take_the_model_and_the_machine(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write("[run]\nmodel = 'nosuch'\nblock_size = 4\n[sampling]\ntemperature = 1\n")
-    for command in (["bench"], ["bench", "queue"], ["fetch"]):
+    path = write("[run]\nmodel = 'nosuch'\nblock_size = 4\n[sampling]\ntemperature = 1\n")
+    for command in (["bench"], ["bench", "queue"], ["bench", "screen"], ["fetch"]):
         assert invoke(command) == 2
-        assert "nosuch" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "'nosuch'" in error
+        assert f"model is set in {path}" in error
+    assert invoke(["fetch", "nosuch"]) == 2
+    assert "is set in" not in capsys.readouterr().err
     write("[run]\nthreads = 3\nblock_size = 4\n[sampling]\ntemperature = 1\n")
     seen: list[EngineConfig] = []
 
