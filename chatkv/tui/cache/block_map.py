@@ -28,9 +28,10 @@ class BlockMapView(ScrollView, can_focus=True):
     """``0000 ==========++..====.. 0024``: the glyph is the block's state.
 
     A pool that does not fit is drawn denser: a cell is a run of blocks and shows the state most of
-    them are in. ``+`` and ``-`` (or ctrl and the wheel) go nearer and further, with the cursor where it is on
-    the screen, ``d`` to one cell a block and back; enter on a dense cell goes to its first block, enter on a
-    block posts ``BlockSelected``, ``t`` posts ``TreeWanted``.
+    them are in that are not free; it is dim where those are the fewer. ``+`` and ``-`` (or ctrl and
+    the wheel) go nearer and further, with the cursor where it is on the screen, ``d`` to one cell a
+    block and back; enter on a dense cell goes to its first block, enter on a block posts
+    ``BlockSelected``, ``t`` posts ``TreeWanted``.
     """
 
     DEFAULT_CSS = f"""
@@ -71,8 +72,7 @@ class BlockMapView(ScrollView, can_focus=True):
         self.border_title = "Blocks"
         self._states: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._mine: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._cells: npt.NDArray[np.uint8] = self._states
-        self._mine_cells: npt.NDArray[np.bool_] = self._mine
+        self._cells = gather(self._states, self._mine, 1)
         self._scale = Scale()
         self._title = "Blocks"
         self._cursor = 0
@@ -145,14 +145,14 @@ class BlockMapView(ScrollView, can_focus=True):
             self.columns = self._columns_in(width - self.styles.scrollbar_size_vertical)
         self._gather()
         self._set_title()
-        rows = -(-len(self._cells) // self.columns)
+        rows = -(-len(self._cells.states) // self.columns)
         self.virtual_size = Size(width, rows)
         self._reveal()
         self.refresh()
 
     def _gather(self) -> None:
         """What each cell shows."""
-        self._cells, self._mine_cells = gather(self._states, self._mine, self.per_cell)
+        self._cells = gather(self._states, self._mine, self.per_cell)
         self._lit_cells = frozenset(block // self.per_cell for block in self._lit)
 
     def on_resize(self) -> None:
@@ -166,28 +166,26 @@ class BlockMapView(ScrollView, can_focus=True):
         width = self.size.width
         first = (y + self.scroll_offset.y) * self.columns
         base = self.rich_style
-        if first >= len(self._cells):
-            text = "no cache yet" if y == 0 and not len(self._cells) else ""
+        if first >= len(self._cells.states):
+            text = "no cache yet" if y == 0 and not len(self._cells.states) else ""
             return Strip([Segment(text, base)]).adjust_cell_length(width, base)
-        last = min(first + self.columns, len(self._cells))
+        last = min(first + self.columns, len(self._cells.states))
         cursor = self._cursor // self.per_cell if self.has_focus else -1
         address = self.get_component_rich_style("block-map--address")
-        marks = [
-            (int(self._cells[cell]), bool(self._mine_cells[cell]), cell == cursor or cell in self._lit_cells)
-            for cell in range(first, last)
-        ]
+        states, mine, sparse = (part[first:last].tolist() for part in self._cells)
+        here = [cell == cursor or cell in self._lit_cells for cell in range(first, last)]
         segments = [Segment(f"{first * self.per_cell:0{self._address_width}d} ", address)]
-        for (state, mine, here), run in groupby(marks):
-            segments.append(
-                Segment(BLOCK_LOOKS[state].glyph * len(list(run)), self._style(state, mine, here))
-            )
+        for look, run in groupby(zip(states, mine, sparse, here, strict=True)):
+            segments.append(Segment(BLOCK_LOOKS[look[0]].glyph * len(list(run)), self._style(*look)))
         if last - first == self.columns:
             end = min(last * self.per_cell, len(self._states))
             segments.append(Segment(f" {end:0{self._address_width}d}", address))
         return Strip(segments).adjust_cell_length(width, base)
 
-    def _style(self, state: int, mine: bool, here: bool) -> Style:
+    def _style(self, state: int, mine: bool, sparse: bool, here: bool) -> Style:
         style = self.get_component_rich_style(BLOCK_LOOKS[state].css)
+        if sparse:
+            style += Style(dim=True)
         if mine:
             style += self.get_component_rich_style("block-map--mine", partial=True)
         if here:
@@ -217,7 +215,7 @@ class BlockMapView(ScrollView, can_focus=True):
     def action_move(self, cells: int) -> None:
         """Move by ``cells``."""
         cell = self._cursor // self.per_cell + cells
-        if 0 <= cell < len(self._cells):
+        if 0 <= cell < len(self._cells.states):
             self.go_to(cell * self.per_cell)
 
     def action_move_rows(self, rows: int) -> None:
@@ -270,7 +268,7 @@ class BlockMapView(ScrollView, can_focus=True):
             return
         column = offset.x - self._address_width - 1
         cell = (offset.y + self.scroll_offset.y) * self.columns + column
-        if 0 <= column < self.columns and 0 <= cell < len(self._cells):
+        if 0 <= column < self.columns and 0 <= cell < len(self._cells.states):
             self.go_to(cell * self.per_cell)
             self.action_select()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,17 +41,26 @@ class Scale:
         return None if wanted == self.fit else wanted
 
 
-def gather(states: States, mine: Marks, per_cell: int) -> tuple[States, Marks]:
-    """Of each cell the state that most of its blocks are in, and whether one of them is marked.
+class Cells(NamedTuple):
+    """Of each cell its state (uint8 ``[cells]``), is one of its blocks marked, is most of it free (bool)."""
 
-    ``states`` uint8 ``[n]``, ``mine`` bool ``[n]``; the results ``[ceil(n / per_cell)]``.
+    states: States
+    mine: Marks
+    sparse: Marks
+
+
+def gather(states: States, mine: Marks, per_cell: int) -> Cells:
+    """``per_cell`` blocks a cell: the state most of those are in that are not free, so that nothing is lost.
+
+    ``states`` uint8 ``[n]``, ``mine`` bool ``[n]``; there are ``ceil(n / per_cell)`` cells.
     """
     if per_cell == 1:
-        return states, mine
+        return Cells(states, mine, np.zeros(len(states), np.bool_))
     cells = -(-len(states) // per_cell)
     cell_of = np.arange(len(states)) // per_cell
-    counts = np.bincount(cell_of * _STATES + states, minlength=cells * _STATES)
-    by_cell = counts.reshape(cells, _STATES)
-    # On a tie the occupied state wins over free, which is 0 and would otherwise come first.
-    most = (_STATES - 1 - by_cell[:, ::-1].argmax(axis=1)).astype(np.uint8)
-    return most, np.bincount(cell_of, weights=mine, minlength=cells) > 0
+    counts = np.bincount(cell_of * _STATES + states, minlength=cells * _STATES).reshape(cells, _STATES)
+    free = counts[:, BlockState.FREE]
+    taken = np.delete(counts, BlockState.FREE, axis=1)
+    some = taken.sum(axis=1)
+    most = np.where(some > 0, 1 + taken.argmax(axis=1), BlockState.FREE).astype(np.uint8)
+    return Cells(most, np.bincount(cell_of, weights=mine, minlength=cells) > 0, (some > 0) & (some < free))

@@ -36,14 +36,19 @@ def test_zoom_goes_step_by_step_from_all_to_each_and_back(fit: int, chosen: int 
 
 
 @given(st.lists(st.integers(0, len(BlockState) - 1), max_size=80), st.integers(1, 12), st.integers(0, 79))
-def test_a_cell_shows_the_state_most_of_its_blocks_are_in(
+def test_a_cell_shows_the_state_most_of_its_taken_blocks_are_in(
     states: list[int], per_cell: int, mine: int
 ) -> None:
     marks = np.zeros(len(states), np.bool_)
     marks[mine : mine + 1] = True
-    cells, marked = gather(np.array(states, np.uint8), marks, per_cell)
-    assert len(cells) == len(marked) == -(-len(states) // per_cell)
-    for at, cell in enumerate(cells.tolist()):
+    cells = gather(np.array(states, np.uint8), marks, per_cell)
+    assert [len(part) for part in cells] == [-(-len(states) // per_cell)] * 3
+    for at, (state, marked, sparse) in enumerate(zip(*(part.tolist() for part in cells), strict=True)):
         among = states[at * per_cell : (at + 1) * per_cell]
-        assert among.count(cell) == max(map(among.count, among))
-        assert bool(marked[at]) == (at * per_cell <= mine < min(len(states), (at + 1) * per_cell))
+        taken = [each for each in among if each != BlockState.FREE]
+        if taken:
+            assert taken.count(state) == max(map(taken.count, taken))
+        else:
+            assert state == BlockState.FREE
+        assert sparse == (0 < len(taken) < among.count(BlockState.FREE))
+        assert marked == (at * per_cell <= mine < min(len(states), (at + 1) * per_cell))
