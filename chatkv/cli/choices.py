@@ -49,6 +49,10 @@ Device = Annotated[
 ]
 Dtype = Annotated[str, _choice(DTYPES, "What the model computes in.")]
 Attention = Annotated[str, _choice(ATTENTIONS, "What computes attention.")]
+CudaGraphs = Annotated[
+    bool,
+    typer.Option("--cuda-graphs/--no-cuda-graphs", help="FlashInfer's decode steps as CUDA graphs."),
+]
 Cache = Annotated[str, _choice(CACHES, "How prefixes are reused.", MEMORY)]
 Eviction = Annotated[str, _choice(STRATEGIES, "Which leaf is evicted first.", MEMORY)]
 EvictGrain = Annotated[str, _choice(GRAINS, "Evict whole nodes, or block by block.", MEMORY)]

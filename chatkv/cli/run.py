@@ -37,6 +37,7 @@ def run(
     device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
     attention: choices.Attention = _DEFAULT.attention,
+    cuda_graphs: choices.CudaGraphs = _DEFAULT.cuda_graphs,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="CPU threads; default: as the machine has.")
     ] = None,
@@ -147,6 +148,7 @@ def run(
             device=device,
             dtype=dtype,
             attention=attention,
+            cuda_graphs=cuda_graphs,
             cache=cache,
             strict=strict_blocks,
             eviction=eviction,

@@ -43,6 +43,8 @@ class EngineConfig:
     attention: str = "auto"
     """``flashinfer``: kernels for NVIDIA GPUs; ``native``: compiled ones for CPUs (also for norms and the
     like); ``torch``: the reference, on either."""
+    cuda_graphs: bool = True
+    """On a GPU with FlashInfer: steps in which all requests decode are captured at the start and replayed."""
     cache: str = "radix"
     strict: bool = False
     """Round matches down to whole blocks, as SGLang and vLLM do."""

@@ -145,7 +145,7 @@ class EngineCore:
     def _forward(self, work: list[Work], start: float) -> None:
         begun = time.perf_counter()
         try:
-            logits = self.runner.run(work, self.cache)
+            rows = self.runner.run(work, self.cache, picks=self.runner.picks and self._greedy(work))
         except Exception as error:
             logger.exception("a forward of %d requests failed", len(work))
             message = f"the model's forward failed: {type(error).__name__}: {error}"
@@ -162,12 +162,16 @@ class EngineCore:
             if item.samples:
                 generation = self.live[item.request.id]
                 if generation.siblings:
-                    self._fork(generation, logits[row])
-                self._draw(generation, logits[row])
+                    self._fork(generation, rows[row])
+                self._draw(generation, rows[row])
                 row += 1
         step_s = time.perf_counter() - start
         self.cache.log.emit(ev.StepDone, step=self.scheduler.steps, step_s=step_s, forward_s=forward_s)
         self._meter.step(prefill, decode, step_s)
+
+    def _greedy(self, work: list[Work]) -> bool:
+        """Whether the likeliest id of each row is all that the step is for."""
+        return not any(item.samples and self.live[item.request.id].needs_logits for item in work)
 
     def _live(self, generation: Generation) -> None:
         """It is queued, or runs, from now on."""
@@ -176,8 +180,8 @@ class EngineCore:
             self._waiting[sibling.id] = generation
         self._reports.watch_context(generation)
 
-    def _fork(self, generation: Generation, logits: torch.Tensor) -> None:
-        """The prompt of ``generation`` is computed: its siblings begin with the same row of logits."""
+    def _fork(self, generation: Generation, row: torch.Tensor) -> None:
+        """The prompt of ``generation`` is computed: its siblings begin with the same row."""
         for sibling in generation.siblings:
             del self._waiting[sibling.id]
             child = generation.sibling(sibling)
@@ -189,12 +193,12 @@ class EngineCore:
                 continue
             self._live(child)
             self.runner.copy(copies)
-            self._draw(child, logits)
+            self._draw(child, row)
         generation.siblings = ()
 
-    def _draw(self, generation: Generation, logits: torch.Tensor) -> None:
+    def _draw(self, generation: Generation, row: torch.Tensor) -> None:
         try:
-            self._take(generation, generation.draw(logits))
+            self._take(generation, generation.draw(row))
         except Exception as error:
             logger.exception("request %d could not be sampled", generation.request.id)
             message = f"no token could be sampled: {type(error).__name__}: {error}"

@@ -79,8 +79,16 @@ class Generation:
         )
         return Generation(request, sibling.sampling, self._codec, self.queued, behind)
 
+    @property
+    def needs_logits(self) -> bool:
+        """Whether ``draw`` needs more of a row than its likeliest id."""
+        return self.sampling.logprobs is not None or not self._sampler.greedy
+
     def draw(self, logits: torch.Tensor) -> int:
-        """The next token, from ``logits`` (fp32 [vocab], on the CPU)."""
+        """The next token, from ``logits`` (fp32 [vocab], on the CPU).
+
+        Unless it ``needs_logits``, also from the likeliest id (int64 [], -1: a logit is not a number).
+        """
         token = self._sampler.draw(logits)
         if self.sampling.logprobs is not None:
             self._logprobs.append(logprob_of(logits, token, self.sampling.logprobs, self._codec.piece))

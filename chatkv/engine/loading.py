@@ -14,6 +14,8 @@ from chatkv.engine.compute import build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
 from chatkv.engine.devices import free_memory
+from chatkv.engine.graph_start import start_graphs, wants_graphs
+from chatkv.engine.graphs import CudaGraphs
 from chatkv.engine.messages import Ready
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
@@ -77,14 +79,23 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
         max_overtaken=config.max_overtaken,
         admission=config.admission,
     )
-    runner = Runner(decoder, compute.backend, num_blocks, config.block_size)
+    notes = list(compute.notes)
+    graphs = wants_graphs(config, compute.backend, device)
+    runner = Runner(decoder, compute.backend, num_blocks, config.block_size, spare=graphs)
+    if graphs:
+        requests = config.max_running
+        notes.append(
+            start_graphs(
+                runner, CudaGraphs(device), requests=requests, context=max_context, progress=progress
+            )
+        )
     core = EngineCore(cache, scheduler, runner, codec, max_context, outbox, verify=config.verify)
     ready = Ready(
         model=config.model,
         architecture=decoder.config.model_type,
         attention=compute.attention,
         dtype=compute.dtype,
-        notes=compute.notes,
+        notes=tuple(notes),
         cache=config.cache,
         policy=policy_label(config.policy, config.max_overtaken),
         block_size=config.block_size,

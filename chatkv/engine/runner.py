@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from chatkv.attention.base import AttentionBackend, PagedBatch
+from chatkv.engine.graphs import DecodeGraphs, Rows, pick
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.model.decoder import Decoder, copy_slots
@@ -31,21 +32,37 @@ class Part(NamedTuple):
 class Runner:
     """Owns the KV tensor ``[layers, blocks, 2, block_size, kv_heads, head_dim]`` and the backend."""
 
-    def __init__(self, decoder: Decoder, backend: AttentionBackend, num_blocks: int, block_size: int) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        backend: AttentionBackend,
+        num_blocks: int,
+        block_size: int,
+        *,
+        spare: bool = False,
+        picks: bool | None = None,
+    ) -> None:
+        """``spare``: one block more than the pool has, behind it, for graphs. ``picks``: whether a greedy
+        step's ids are found where the logits are; None: on a GPU, where copying logits takes longer.
+        """
         self.decoder = decoder
         self.backend = backend
         self.block_size = block_size
-        self.kv = decoder.new_kv(num_blocks, block_size)
+        self.kv = decoder.new_kv(num_blocks + spare, block_size)
+        self.picks = decoder.device.type != "cpu" if picks is None else picks
+        self.graphs: DecodeGraphs | None = None
+        """Over ``kv``: take the steps that fit."""
 
     def copy(self, copies: Iterable[Copy]) -> None:
         """Carry out ``copies``."""
         for copy in copies:
             copy_slots(self.kv, copy.source, copy.target, copy.tokens)
 
-    def run(self, work: list[Work], cache: KVCache) -> torch.Tensor:
+    def run(self, work: list[Work], cache: KVCache, *, picks: bool = False) -> torch.Tensor:
         """Copy slots, write K/V of all of ``work``; fp32 logits [rows, vocab] on the CPU.
 
-        One row for each work that samples, in their order.
+        One row for each work that samples, in their order. ``picks``: the likeliest ids instead (int64
+        [rows], -1 where a logit is not a number).
         """
         parts = []
         for item in work:
@@ -53,11 +70,17 @@ class Runner:
             end = item.start + item.length
             blocks = cache.row(item.request.id).blocks.array[: blocks_for(end, self.block_size)]
             parts.append(Part(item.request.tokens[item.start : end], item.start, blocks, int(item.samples)))
-        return self.forward(parts, self.kv)
+        logits, picked = self._compute(parts, self.kv)
+        if not picks:
+            return logits.cpu()
+        return (pick(logits) if picked is None else picked).cpu()
 
-    @torch.inference_mode()
     def forward(self, parts: Sequence[Part], kv: torch.Tensor) -> torch.Tensor:
         """Write K/V of all ``parts`` into ``kv``; fp32 logits [sum of rows, vocab] on the CPU."""
+        return self._compute(parts, kv).logits.cpu()
+
+    @torch.inference_mode()
+    def _compute(self, parts: Sequence[Part], kv: torch.Tensor) -> Rows:
         size = self.block_size
         positions, slots, last, rows = [], [], [], []
         done = 0
@@ -69,25 +92,30 @@ class Runner:
             last.append((end - 1) % size + 1)
             done += len(part.ids)
             rows.append(np.arange(done - part.rows, done))
-        self.backend.plan(
-            PagedBatch(
-                qo_indptr=_indptr([len(part.ids) for part in parts]),
-                kv_indptr=_indptr([len(part.blocks) for part in parts]),
-                kv_indices=np.concatenate([part.blocks for part in parts]),
-                last_page_len=np.array(last, dtype=np.int32),
-                block_size=size,
-            )
+        batch = PagedBatch(
+            qo_indptr=_indptr([len(part.ids) for part in parts]),
+            kv_indptr=_indptr([len(part.blocks) for part in parts]),
+            kv_indices=np.concatenate([part.blocks for part in parts]),
+            last_page_len=np.array(last, dtype=np.int32),
+            block_size=size,
         )
+        new = np.concatenate([part.ids for part in parts]).astype(np.int64)
+        where, slot = np.concatenate(positions), np.concatenate(slots)
+        if self.graphs is not None and kv is self.kv and all(len(p.ids) == p.rows == 1 for p in parts):
+            replayed = self.graphs.run(batch, new, where, slot)
+            if replayed is not None:
+                return replayed
+        self.backend.plan(batch)
         device = self.decoder.device
         logits = self.decoder.forward(
-            torch.from_numpy(np.concatenate([part.ids for part in parts]).astype(np.int64)).to(device),
-            torch.from_numpy(np.concatenate(positions)).to(device),
-            torch.from_numpy(np.concatenate(slots)).to(device),
+            torch.from_numpy(new).to(device),
+            torch.from_numpy(where).to(device),
+            torch.from_numpy(slot).to(device),
             kv,
             self.backend,
             torch.from_numpy(np.concatenate(rows)).to(device),
         )
-        return logits.cpu()
+        return Rows(logits, None)
 
 
 def _indptr(lengths: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -29,6 +29,7 @@ GREEDY_BELOW = 1e-4
 FIRST_LOOK = 512
 """top_p sorts this many of the likeliest first; they nearly always hold its mass, and all takes long."""
 _NEVER = float("-inf")
+_NOT_NUMBERS = "the model gave logits that are not numbers"
 
 
 class Sampler:
@@ -49,14 +50,27 @@ class Sampler:
         self._seen: torch.Tensor | None = None
         self._counts: torch.Tensor | None = None
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest id is the next token, whatever was before: ``draw`` takes it for logits."""
+        return self.sampling.temperature < GREEDY_BELOW and not (self._repeats or self._counts_matter)
+
     def draw(self, logits: torch.Tensor) -> int:
-        """One token id from ``logits`` (fp32 [vocab], on the CPU), which stay as they are."""
+        """One token id from ``logits`` (fp32 [vocab], on the CPU), which stay as they are.
+
+        Where this is ``greedy``, also from the likeliest id itself (int64 [], -1: there is none).
+        """
+        if not logits.dim():
+            token = int(logits)
+            if token < 0:
+                raise ValueError(_NOT_NUMBERS)
+            return token
         if self._repeats or self._counts_matter:
             logits = self._penalized(logits)
         if self.sampling.temperature < GREEDY_BELOW:
             token = int(logits.argmax())  # a logit that is not a number counts as the largest
             if logits[token].isnan():
-                raise ValueError("the model gave logits that are not numbers")
+                raise ValueError(_NOT_NUMBERS)
         else:
             ids, probs = self.filtered(logits)
             token = self._pick(ids, probs)
@@ -67,7 +81,7 @@ class Sampler:
         """Steps 3 to 6, not greedy: the ids left, in order (None: all), and their probabilities (float64)."""
         s = self.sampling
         if logits.isnan().any():
-            raise ValueError("the model gave logits that are not numbers")
+            raise ValueError(_NOT_NUMBERS)
         logits = logits / s.temperature
         ids: torch.Tensor | None = None
         if 0 < s.top_k < len(logits):

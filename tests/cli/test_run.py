@@ -40,6 +40,7 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
     line = (
         f"run --model a/b --sessions {tmp_path}/s --theme chatkv-light --block-size 1 --kv-memory 1MiB "
         "--max-context 9 --max-batch-tokens 8 --device cpu --dtype fp32 --cache none --strict-blocks "
+        "--no-cuda-graphs "
         "--threads 2 --temperature 0.5 --top-p 0.9 --top-k 3 --max-tokens 4 --seed 0 --min-p 0.1 "
         "--repetition-penalty 1.2 --presence-penalty 0.3 --frequency-penalty -0.4 "
         "--stop END --stop . --verify"
@@ -53,6 +54,7 @@ def test_every_option_arrives(opened: list[tuple[Any, ...]], tmp_path: Path) -> 
         max_batch_tokens=8,
         device="cpu",
         dtype="fp32",
+        cuda_graphs=False,
         cache="none",
         strict=True,
         threads=2,

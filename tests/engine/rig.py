@@ -15,6 +15,8 @@ from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.compute import build
 from chatkv.engine.core import EngineCore
+from chatkv.engine.graph_start import start_graphs
+from chatkv.engine.graphs import Graph
 from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn, Verified
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
@@ -89,6 +91,8 @@ class Rig:
         verify: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         backend: AttentionBackend | None = None,
+        new_graph: Callable[[], Graph] | None = None,
+        picks: bool | None = None,
         **scheduling: Any,
     ) -> None:
         self.outbox = Outbox()
@@ -96,7 +100,24 @@ class Rig:
             num_blocks, block_size, strict=strict, log=EventLog(self.outbox.events.append)
         )
         scheduler = Scheduler(self.cache, max_batch_tokens=max_batch_tokens, **scheduling)
-        runner = Runner(decoder, backend or backend_for(decoder), num_blocks, block_size)
+        runner = Runner(
+            decoder,
+            backend or backend_for(decoder),
+            num_blocks,
+            block_size,
+            spare=new_graph is not None,
+            picks=picks,
+        )
+        self.runner = runner
+        self.stages: list[tuple[str, float | None]] = []
+        if new_graph is not None:
+            self.graph_note = start_graphs(
+                runner,
+                new_graph,
+                requests=scheduling.get("max_running", 64),
+                context=max_context,
+                progress=lambda *stage: self.stages.append(stage),
+            )
         self.core = EngineCore(
             self.cache,
             scheduler,

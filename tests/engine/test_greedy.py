@@ -84,7 +84,7 @@ def test_logits_with_and_without_cache_agree(tiny_llama: Tiny) -> None:
         rig.answer(prompt, max_tokens=20)
         rows = seen[cache] = []
         run = rig.core.runner.run
-        rig.core.runner.run = lambda work, c, run=run, rows=rows: rows.append(run(work, c)) or rows[-1]  # type: ignore[method-assign,func-returns-value]
+        rig.core.runner.run = lambda work, c, run=run, rows=rows, **_: rows.append(run(work, c)) or rows[-1]  # type: ignore[method-assign,func-returns-value]
         done = rig.answer([*prompt, 9, 8, 7], max_tokens=6)
         assert (done.cached > 0) == (cache == "radix")
     pairs = zip(torch.cat(seen["radix"]), torch.cat(seen["none"]), strict=True)

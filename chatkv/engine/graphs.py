@@ -1,0 +1,218 @@
+"""Decode steps as CUDA graphs: hundreds of kernel launches become one replay.
+
+A graph has a fixed number of rows and reads its inputs at fixed addresses, so there is one for each of a few
+numbers of rows (``BUCKETS``), and a step takes the smallest that it fits in. Padded rows write their K and V
+into the *spare* block: it lies behind the pool's, so that no request, and no account of blocks, knows of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from chatkv.attention.base import PagedBatch
+from chatkv.attention.flashinfer_backend import FlashInferBackend
+from chatkv.attention.flashinfer_graph import BUCKETS, GraphDecode, bucket
+from chatkv.attention.flashinfer_staging import Event
+from chatkv.model.decoder import Decoder
+
+logger = logging.getLogger(__name__)
+
+MOST_PAGES = 1 << 22
+"""Block ids a graph has room for, at most (16 MiB of them); longer steps are not replayed."""
+WARM_UPS = 2
+"""Runs before a capture: whatever libraries set up at first use must not happen while one goes on."""
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Graph(Protocol):
+    """Work on the device that is recorded once and done again at the same addresses."""
+
+    def capture(self, call: Callable[[], None]) -> None:
+        """Record what ``call`` does; it may be called several times, and the last one counts."""
+
+    def replay(self) -> None:
+        """Do it again, behind all that was asked for so far."""
+
+
+class CudaGraphs:
+    """Makes CUDA graphs that share one memory pool: they must not run at the same time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self) -> Graph:
+        """A new one, to be captured."""
+        return _CudaGraph(self._stream, self._pool)
+
+
+class _CudaGraph:
+    def __init__(self, stream: torch.cuda.Stream, pool: Any) -> None:
+        self._stream, self._pool = stream, pool
+        self._graph = torch.cuda.CUDAGraph()
+
+    def capture(self, call: Callable[[], None]) -> None:
+        """See ``Graph``."""
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            for _ in range(WARM_UPS):
+                call()
+        torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        # Another thread's use of the GPU is no fault of this capture.
+        with torch.cuda.graph(
+            self._graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+        ):
+            call()
+
+    def replay(self) -> None:
+        """See ``Graph``."""
+        self._graph.replay()
+
+
+class Rows(NamedTuple):
+    """A step's answer on the device. Valid until the next step."""
+
+    logits: torch.Tensor
+    """fp32 [rows, vocab]"""
+    picks: torch.Tensor | None
+    """int64 [rows], as ``pick`` gives them, where that was computed along."""
+
+
+def pick(logits: torch.Tensor) -> torch.Tensor:
+    """The likeliest id of each row, the first of equals; -1 where a logit is not a number. int64 [rows]."""
+    values, ids = logits.max(-1)  # to both this and argmax, what is not a number is the largest
+    return torch.where(values.isnan(), -1, ids)
+
+
+class DecodeGraphs:
+    """Owns the graphs of one decoder over one KV tensor, whose last block is the spare one."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        backend: FlashInferBackend,
+        kv: torch.Tensor,
+        new_graph: Callable[[], Graph],
+        *,
+        requests: int,
+        context: int,
+    ) -> None:
+        """``requests``: the most that run at once; ``context``: the most tokens one of them has."""
+        self._decoder, self._backend, self._kv, self._new_graph = decoder, backend, kv, new_graph
+        self._spare, self._block_size = kv.shape[1] - 1, kv.shape[3]
+        self._pages = max(min(-(-context // self._block_size), self._spare), 1)
+        largest = bucket(requests) or BUCKETS[-1]
+        self._sizes = tuple(rows for rows in BUCKETS if rows <= largest)
+        self._steps: dict[int, _Step] = {}
+
+    @property
+    def rows(self) -> int:
+        """The most requests a step may have to be replayed; 0 before ``capture``."""
+        return max(self._steps, default=0)
+
+    @torch.inference_mode()
+    def capture(self, progress: Callable[[str, float | None], None]) -> None:
+        """Capture all of them, which takes some seconds; raises what the device raises, and then has none."""
+        try:
+            # The largest first: the others find its memory and need hardly any of their own.
+            for done, rows in enumerate(reversed(self._sizes)):
+                progress("capturing CUDA graphs", done / len(self._sizes))
+                pages = min(rows * self._pages, MOST_PAGES)
+                attention = self._backend.graph(rows, max(pages, rows))
+                step = _Step(self._decoder, attention, self._kv, self._new_graph())
+                step.capture(self._idle(rows), self._slots(rows))
+                self._steps[rows] = step
+        except Exception:
+            self._steps.clear()
+            raise
+
+    @torch.inference_mode()
+    def run(
+        self, batch: PagedBatch, ids: Int64Array, positions: Int64Array, slots: Int64Array
+    ) -> Rows | None:
+        """A step in which each request has one new token; None where no graph takes it.
+
+        Plans, writes K/V and computes. Raises ValueError for a malformed batch, and for a block that isn't
+        the pool's.
+        """
+        requests = len(batch.last_page_len)
+        step = self._steps.get(bucket(requests) or 0)
+        if step is None or not step.attention.fits(batch):
+            return None
+        if int(batch.kv_indices.max(initial=0)) >= self._spare:
+            raise ValueError(f"kv_indices must lie in 0..{self._spare - 1}")
+        return step.run(batch, ids, positions, slots, self._slots(step.attention.rows))
+
+    def _slots(self, rows: int) -> Int64Array:
+        """Where padded rows write; not all in one place as far as the block has room."""
+        return self._spare * self._block_size + np.arange(rows, dtype=np.int64) % self._block_size
+
+    def _idle(self, rows: int) -> PagedBatch:
+        """A step of ``rows`` requests that touches the spare block only."""
+        steps = np.arange(rows + 1, dtype=np.int32)
+        spare = np.full(rows, self._spare, dtype=np.int32)
+        return PagedBatch(steps, steps, spare, np.ones(rows, dtype=np.int32), self._block_size)
+
+
+class _Step:
+    """One graph with its inputs."""
+
+    def __init__(self, decoder: Decoder, attention: GraphDecode, kv: torch.Tensor, graph: Graph) -> None:
+        self.attention = attention
+        self._decoder, self._kv, self._graph = decoder, kv, graph
+        rows, device = attention.rows, decoder.device
+        on_gpu = device.type == "cuda"
+        # Ids, positions and slots of all rows, on the host and where the graph reads them.
+        self._host = torch.zeros(3, rows, dtype=torch.int64, pin_memory=on_gpu)
+        self._inputs = torch.zeros(3, rows, dtype=torch.int64, device=device)
+        self._all = torch.arange(rows, device=device)
+        self._sent: Event | None = _event() if on_gpu else None
+        self._rows: Rows | None = None
+
+    def capture(self, idle: PagedBatch, slots: Int64Array) -> None:
+        """Capture over ``idle``, which fills all rows."""
+        none = np.zeros(0, dtype=np.int64)
+        self._fill(none, none, none, slots)
+        self.attention.plan(idle)
+        self._graph.capture(self._compute)
+
+    def run(
+        self, batch: PagedBatch, ids: Int64Array, positions: Int64Array, slots: Int64Array, spare: Int64Array
+    ) -> Rows:
+        """Replay; ``spare``: the slots of all rows that are padded."""
+        self._fill(ids, positions, slots, spare)
+        # Before every replay: where contexts are split, and so what is read, is in the plan.
+        self.attention.plan(batch)
+        self._graph.replay()
+        assert self._rows is not None
+        logits, picks = self._rows
+        return Rows(logits[: len(ids)], picks[: len(ids)] if picks is not None else None)
+
+    def _compute(self) -> None:
+        ids, positions, slots = self._inputs
+        logits = self._decoder.forward(ids, positions, slots, self._kv, self.attention, self._all)
+        # A replay writes into the tensors of the capture.
+        self._rows = Rows(logits, pick(logits))
+
+    def _fill(self, ids: Int64Array, positions: Int64Array, slots: Int64Array, spare: Int64Array) -> None:
+        if self._sent is not None:
+            self._sent.synchronize()  # the copy before may still read what is written now
+        host, n = self._host.numpy(), len(ids)
+        host[0, :n], host[1, :n], host[2, :n] = ids, positions, slots
+        host[:2, n:] = 0
+        host[2, n:] = spare[n:]
+        self._inputs.copy_(self._host, non_blocking=True)
+        if self._sent is not None:
+            self._sent.record()
+
+
+def _event() -> Event:
+    event: Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    return event
