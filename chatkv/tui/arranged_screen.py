@@ -306,22 +306,17 @@ class ArrangedScreen(Screen[None]):
         if self.shown == [pane]:
             self.notify("this is the last pane; it stays", markup=False)
             return False
-        kept, beside = self.kept, self.cache.plan.stack_of(pane)
-        before = self.shown
+        kept, beside = self.kept, [other for other in self.cache.plan.stack_of(pane) if other != pane]
+        order = self.seen if pane in self.seen and len(self.seen) > 1 else self.shown
         kept.hidden.add(pane)
         kept.zoomed = "" if kept.zoomed == pane else kept.zoomed
         kept.raised = [other for other in kept.raised if other != pane]
         if self._at == pane:
-            # The focus goes to what takes its place, else to what stood before it.
-            behind = [other for other in beside if other != pane]
-            self._at = kept.front(behind) if behind else self._before(pane, before)
+            # The focus goes to what takes its place.
+            at = order.index(pane)
+            self._at = kept.front(beside) if beside else order[at + 1 if at + 1 < len(order) else at - 1]
         self.set_up()
         return True
-
-    @staticmethod
-    def _before(pane: str, panes: list[str]) -> str:
-        at = panes.index(pane)
-        return panes[at - 1] if at > 0 else panes[at + 1]
 
     def pane_rows(self) -> list[PaneRow]:
         """All panes, for the list of them."""

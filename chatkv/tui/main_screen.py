@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from chatkv.text import one_line
 from chatkv.tui.cache.caption_line import CaptionLine
@@ -31,6 +31,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.desk import Desk
 from chatkv.tui.header import Header, LoadLine
+from chatkv.tui.key_line import KeyLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.pane_area import PaneArea
@@ -108,7 +109,7 @@ class MainScreen(SizedScreen):
         yield CaptionLine(id="caption")
         yield Legend(id="legend")
         yield StatusLine(id="status")
-        yield Footer()
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """The first frame is empty; the app fills it once it is up."""
@@ -193,8 +194,12 @@ class MainScreen(SizedScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that type in the prompt are not offered there; stop only while there is something to stop."""
         typing = isinstance(self.focused, Prompt)
+        if action == "zoom" and self.arrangement is Arrangement.ONE:
+            return False
         if action in PANE_ACTIONS:
             return not typing
+        if action == "tab":
+            return len(self.shown if self.one_pane else self.cache.plan.stack_of(self.at)) > 1
         return True
 
     def action_back(self) -> None:

@@ -118,3 +118,24 @@ def test_no_model(tmp_path: Path, snap_compare: Compare) -> None:
         await scene.settle()
 
     assert snap_compare(scene.app, terminal_size=(80, 24), run_before=play)
+
+
+PANES: dict[str, tuple[tuple[int, int], list[str]]] = {
+    "queue-hidden-tabs": ((80, 24), ["f6", "f6", "H", "H"]),
+    "tree-hidden-wider": ((120, 36), ["escape", *["ctrl+left"] * 4, "f6", "H", "right_square_bracket"]),
+    "events-in-front": ((120, 36), ["shift+f6", "right_square_bracket", "right_square_bracket", "ctrl+up"]),
+    "no-sessions-no-chat": ((200, 50), ["f6", "H", "H", "f6", "f6", "ctrl+down", "ctrl+right"]),
+    "list-of-panes": ((120, 36), ["escape", "w"]),
+}
+
+
+@pytest.mark.parametrize("name", PANES)
+def test_panes_hidden_and_resized(tmp_path: Path, snap_compare: Compare, name: str) -> None:
+    scene = Scene(tmp_path, "chatkv-dark")
+    size, keys = PANES[name]
+
+    async def play(pilot: Pilot[None]) -> None:
+        await scene.play(pilot)
+        await scene.press(*keys)
+
+    assert snap_compare(scene.app, terminal_size=size, run_before=play)

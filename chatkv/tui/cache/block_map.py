@@ -60,7 +60,7 @@ class BlockMapView(ScrollView, can_focus=True):
         bind("move.page_down", "move_pages(1)"),
         bind("move.first", "go(0)"),
         bind("move.last", "go(-1)"),
-        bind("pane.inspect", "select"),
+        bind("pane.inspect", "select", "Inspect"),
         bind("map.nearer", "zoom(1)"),
         bind("map.further", "zoom(-1)"),
         bind("pane.tree", "tree", "Tree", tooltip="Its node in the tree"),

@@ -63,7 +63,7 @@ class BlockTableView(ScrollView, can_focus=True):
         bind("move.right", "move(1)"),
         bind("move.first", "go(0)"),
         bind("move.last", "go(-1)"),
-        bind("pane.inspect", "select"),
+        bind("pane.inspect", "select", "Inspect"),
         bind("pane.tree", "tree", "Tree", tooltip="Its node in the tree"),
         bind("pane.blocks", "map", "Map", tooltip="The block in the map"),
     ]

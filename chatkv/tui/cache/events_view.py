@@ -62,7 +62,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
         bind("move.page_up", "move_pages(-1)"),
         bind("move.first", "go(0)"),
         bind("move.last", "go(-1)"),
-        bind("pane.inspect", "select"),
+        bind("pane.inspect", "select", "Show"),
         bind("pane.filter", "filter", "Filter"),
     ]
 

@@ -103,7 +103,7 @@ class MetricsView(Widget, can_focus=True):
         if self._problems:
             more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
             text = clip(f"✗ check failed{more}: {self._problems[0]}", width)
-            lines.append(Content.styled(text, "bold $error"))
+            lines.insert(0, Content.styled(text, "bold $error"))  # the box may be low
         return Content("\n").join(lines)
 
     def _sparks(self, mirror: Mirror, width: int) -> list[Content]:
@@ -117,12 +117,13 @@ class MetricsView(Widget, can_focus=True):
             ttft.append((f"p50 {seconds(stats.ttft_s.p50)}", 1))
         prefill, decode = (None, None) if stats is None else (stats.prefill_tps, stats.decode_tps)
         half = (width - 2) // 2
+        words = [f"decode {_rate(decode)}", f"prefill {_rate(prefill)}"]
+        if max(map(cell_len, words)) > half:
+            words = [text.replace(" tok/s", "/s") for text in words]
         speeds = Content.assemble(
-            self._spark([(f"decode {_rate(decode)}", 1)], lately.decode.values, None, half, half),
+            self._spark([(words[0], 1)], lately.decode.values, None, half, half),
             "  ",
-            self._spark(
-                [(f"prefill {_rate(prefill)}", 1)], lately.prefill.values, None, width - 2 - half, half
-            ),
+            self._spark([(words[1], 1)], lately.prefill.values, None, width - 2 - half, half),
         )
         return [
             self._spark(hit, bars, 1.0, width),
@@ -135,7 +136,9 @@ class MetricsView(Widget, can_focus=True):
         parts: Sequence[Part], values: Sequence[float], top: float | None, width: int, label: int = _LABEL
     ) -> Content:
         """Words, and the sparkline in the room behind them."""
-        words = join_that_fit(parts, " · ", max(0, width - _LEAST_SPARK - 1) or width)
+        beside = width - _LEAST_SPARK - 1
+        most = max(parts, key=lambda part: part[1])[0]
+        words = join_that_fit(parts, " · ", beside if cell_len(most) <= beside else width)
         room = width - min(width, max(cell_len(words), label if label < width else 0)) - 1
         bars = sparkline(values, room, top) if room >= _LEAST_SPARK else ""
         return Content.assemble(pad(words, width - max(0, room)), (pad(bars, max(0, room)), "$accent"))

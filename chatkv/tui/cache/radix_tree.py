@@ -60,7 +60,7 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
         bind("move.last", "go(-1)"),
         bind("tree.fold", "fold"),
         bind("tree.unfold", "unfold"),
-        bind("pane.inspect", "select"),
+        bind("pane.inspect", "select", "Inspect"),
         bind("pane.blocks", "blocks", "Blocks", tooltip="Its blocks in the map"),
         bind("tree.pin", "pin", "Pin"),
         bind("pane.sort", "sort", "Sort"),

@@ -63,12 +63,12 @@ class ConversationView(VerticalScroll):
         bind("chat.older_version", "app.sibling(-1)"),
         bind("chat.newer_version", "app.sibling(1)"),
         bind("chat.write", "screen.prompt"),
-        bind("chat.copy", "app.copy_answer"),
-        bind("chat.copy_code", "app.copy_code"),
+        bind("chat.copy", "app.copy_answer", "Copy"),
+        bind("chat.copy_code", "app.copy_code", "Code"),
         bind("chat.answers", "app.answers"),
-        bind("chat.edit", "app.edit"),
+        bind("chat.edit", "app.edit", "Edit"),
         bind("chat.thinking", "fold"),
-        bind("chat.verify", "app.verify"),
+        bind("chat.verify", "app.verify", "Verify"),
     ]
 
     def __init__(self, session: Session, who: str, welcome: str) -> None:

@@ -189,7 +189,7 @@ class Help(ModalScreen[None]):
     DEFAULT_CSS = """
     Help { align: center middle; }
     Help > VerticalScroll {
-        width: 84; max-width: 96%; height: auto; max-height: 92%;
+        width: 84; max-width: 96%; height: auto; max-height: 82%;
         border: round $accent; background: $surface; padding: 0 2; border-title-color: $accent;
         border-subtitle-color: $text-muted; scrollbar-size-vertical: 1;
     }

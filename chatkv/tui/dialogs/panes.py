@@ -42,7 +42,7 @@ class PaneList(ModalScreen[None]):
     DEFAULT_CSS = """
     PaneList { align: center middle; background: $background 0%; }
     PaneList > Vertical {
-        width: 52; max-width: 95%; height: auto; max-height: 92%; border: round $accent;
+        width: 52; max-width: 95%; height: auto; max-height: 82%; border: round $accent;
         background: $surface; padding: 0 1; border-title-color: $accent;
     }
     PaneList OptionList, PaneList OptionList:focus {

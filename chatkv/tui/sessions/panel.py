@@ -22,9 +22,9 @@ class SessionPanel(OptionList):
         bind("move.up", "cursor_up"),
         bind("move.first", "first"),
         bind("move.last", "last"),
-        bind("pane.filter", "app.sessions"),
-        bind("list.delete", "remove"),
-        bind("pane.sort", "app.sort_sessions"),
+        bind("pane.filter", "app.sessions", "Filter"),
+        bind("list.delete", "remove", "Delete"),
+        bind("pane.sort", "app.sort_sessions", "Sort"),
         bind("list.undo", "app.undelete"),
     ]
 

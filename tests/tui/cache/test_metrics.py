@@ -148,8 +148,8 @@ async def test_a_failed_check_is_a_red_line_until_it_holds_again() -> None:
         await pilot.pause()
         assert view.size.height == 7
         assert "✗ check failed" in light(view)
-        assert text_of(view)[6] == "✗ check failed (and 1 more): block 3 is [red]lost…"
-        style = next(s.style for s in view.render_line(6) if s.text.startswith("✗"))
+        assert text_of(view)[0] == "✗ check failed (and 1 more): block 3 is [red]lost…"
+        style = next(s.style for s in view.render_line(0) if s.text.startswith("✗"))
         assert style is not None
         assert style.bold
         assert style.color is not None
@@ -178,3 +178,16 @@ async def test_waiting_and_running_requests_are_counted() -> None:
 
 def test_saved_time_reads_well() -> None:
     assert [saved(value) for value in (0.5, 3.21, 73.0, 600.0)] == ["500 ms", "3.21 s", "73 s", "10 min"]
+
+
+@pytest.mark.parametrize("width", [36, 40, 50, 62])
+async def test_no_speed_is_cut(width: int) -> None:
+    view = MetricsView()
+    async with Host(view).run_test(size=(width, 12)) as pilot:
+        view.show(busy().mirror, None)
+        view.set_engine(replace(STATS, prefill_tps=12345.6), 0)
+        await pilot.pause()
+        line = text_of(view)[2]
+        unit = " tok/s" if width >= 50 else "/s"
+        assert f"decode 38.2{unit}" in line
+        assert f"prefill 12,346{unit}" in line
