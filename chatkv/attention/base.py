@@ -94,6 +94,8 @@ class AttentionBackend(ABC):
 
     name: str
     """As shown on the screen: ``torch``, ``flashinfer``."""
+    batch: PagedBatch | None = None
+    """What was planned last, for who attends without ``run``; None where ``plan`` does not keep it."""
 
     @abstractmethod
     def plan(self, batch: PagedBatch) -> None:

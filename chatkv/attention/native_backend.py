@@ -15,7 +15,8 @@ import torch
 
 from chatkv.attention.base import PagedBatch
 from chatkv.attention.torch_backend import Prefill, TorchBackend
-from chatkv.native.library import DecodePlan, Kernels, PrefillPlan
+from chatkv.native.library import Kernels
+from chatkv.native.structs import DecodePlan, PrefillPlan
 
 PART = 256
 """Tokens of context a part has about: below, waking a thread costs more than it saves."""

@@ -54,8 +54,9 @@ class TorchBackend(AttentionBackend):
 
     def __init__(self, device: str | torch.device = "cpu") -> None:
         self._device = torch.device(device)
-        self._batch: PagedBatch | None = None
+        self.batch = None
         self._checked_blocks = 0
+        self._prepared = False
         self._decoding = False
         self._decode: _Decode | None = None
         self._prefills: list[Prefill] = []
@@ -66,8 +67,31 @@ class TorchBackend(AttentionBackend):
 
         The upper bound of block ids is checked by the first ``run``, which knows the KV.
         """
-        self._batch = None
+        self.batch = None
         batch.validate(int(batch.kv_indices.max(initial=-1)) + 1)
+        self._checked_blocks = 0
+        self._prepared = False
+        self.batch = batch
+
+    def run(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        """Attention of one layer; see the base class. Raises ValueError without a plan or a fitting shape."""
+        if self.batch is None:
+            raise ValueError("plan a batch before run")
+        if kv.shape[0] != self._checked_blocks:
+            self.batch.validate_run(q, kv)
+            self._checked_blocks = kv.shape[0]
+        if not self._prepared:
+            self._prepare(self.batch)
+        out = torch.empty_like(q, memory_format=torch.contiguous_format)
+        if self._decoding:
+            self._run_decode(q, kv, out)
+        for request in self._prefills:
+            rows = slice(request.start, request.stop)
+            self._run_prefill(q[rows], kv, request, out[rows])
+        return out
+
+    def _prepare(self, batch: PagedBatch) -> None:
+        """What ``run`` needs; not in ``plan``, for a forward may do without ``run``."""
         decoding = np.flatnonzero(batch.q_lens == 1)
         self._decoding = len(decoding) > 0
         if self._decoding:
@@ -82,23 +106,7 @@ class TorchBackend(AttentionBackend):
             )
             for b in np.flatnonzero(batch.q_lens > 1)
         ]
-        self._checked_blocks = 0
-        self._batch = batch
-
-    def run(self, q: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
-        """Attention of one layer; see the base class. Raises ValueError without a plan or a fitting shape."""
-        if self._batch is None:
-            raise ValueError("plan a batch before run")
-        if kv.shape[0] != self._checked_blocks:
-            self._batch.validate_run(q, kv)
-            self._checked_blocks = kv.shape[0]
-        out = torch.empty_like(q, memory_format=torch.contiguous_format)
-        if self._decoding:
-            self._run_decode(q, kv, out)
-        for request in self._prefills:
-            rows = slice(request.start, request.stop)
-            self._run_prefill(q[rows], kv, request, out[rows])
-        return out
+        self._prepared = True
 
     def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
         """Prepare for the requests ``which``, those with one query row."""

@@ -19,6 +19,7 @@ from chatkv.model.checkpoint import load_weights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import PACKED, dtype_name, parse_dtype
+from chatkv.model.fused import FusedStep, unfit
 from chatkv.model.native_operators import NativeOperators
 from chatkv.model.quantise import pack, unusable, was_4bit
 from chatkv.native.library import Kernels, kernels, why_not
@@ -72,7 +73,12 @@ def build(
             form = (
                 "int4" if compute_dtype == torch.bfloat16 and was_4bit(weights) else dtype_name(compute_dtype)
             )
-        if form in PACKED:
+        native = _native(config, compute_dtype, attention, notes)
+        operators = NativeOperators(config, native) if native else None
+        fused = None
+        if form in PACKED and operators is not None and unfit(config) is None:
+            fused = FusedStep(config, weights, operators, form)
+        elif form in PACKED:
             problem = unusable(form) or (unusable("int8") if form == "int4" else None)
             if problem and dtype != "auto":
                 raise EngineError(f"--dtype {dtype} can't be had: {problem}; use --dtype auto")
@@ -81,10 +87,9 @@ def build(
                 form = "bf16"
             else:
                 weights = pack(weights, form)
-    native = _native(config, compute_dtype, attention, notes)
-    operators = NativeOperators(config, native) if native else None
     backend = NativeBackend(native) if native else TorchBackend()
-    return Compute(Decoder(config, weights, operators), backend, form, f"{backend.name}/cpu", tuple(notes))
+    decoder = Decoder(config, weights, operators, fused)
+    return Compute(decoder, backend, form, f"{backend.name}/cpu", tuple(notes))
 
 
 def _native(config: DecoderConfig, dtype: torch.dtype, attention: str, notes: list[str]) -> Kernels | None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from chatkv.attention.base import AttentionBackend
 from chatkv.model.checkpoint import DecoderWeights, load_weights
 from chatkv.model.config import DecoderConfig
+from chatkv.model.fused import MAX_ROWS, FusedStep
 from chatkv.model.operators import Operators, TorchOperators
 
 
@@ -20,12 +21,18 @@ class Decoder:
     """Weights and the forward pass. Stateless between calls: all KV lives in the tensor it is given."""
 
     def __init__(
-        self, config: DecoderConfig, weights: DecoderWeights, operators: Operators | None = None
+        self,
+        config: DecoderConfig,
+        weights: DecoderWeights,
+        operators: Operators | None = None,
+        fused: FusedStep | None = None,
     ) -> None:
+        """``fused``: for forwards of few rows, with the same weights in packed form."""
         self.config = config
         self.weights = weights
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
+        self.fused = fused
         self.operators = operators or TorchOperators(config, self.dtype, self.device)
 
     @classmethod
@@ -66,6 +73,10 @@ class Decoder:
         ``[R]``, the rows of the batch whose logits are wanted. Each layer writes the K/V of the new
         tokens into ``kv`` before it attends. Returns fp32 logits ``[R, vocab]``.
         """
+        if self._fuses(token_ids, kv, backend, logit_rows):
+            assert self.fused is not None
+            assert backend.batch is not None
+            return self.fused.run(token_ids, positions, slots, kv, backend.batch, logit_rows)
         w, do = self.weights, self.operators
         do.begin(positions, slots, kv.shape[3])
         h, delta = F.embedding(token_ids, w.embedding), None
@@ -80,6 +91,22 @@ class Decoder:
             gate_up = layer.gate_up(do.add_norm(h, layer.output(attended), layer.mlp_norm))
             delta = layer.down(do.gated(gate_up))
         return w.head(do.add_norm(h, delta, w.final_norm)).float()
+
+    def _fuses(
+        self, token_ids: torch.Tensor, kv: torch.Tensor, backend: AttentionBackend, logit_rows: torch.Tensor
+    ) -> bool:
+        """Whether ``fused`` can do this forward; raises ValueError where the batch doesn't fit ``kv``."""
+        batch = backend.batch
+        if self.fused is None or batch is None or len(token_ids) > MAX_ROWS or not kv.is_contiguous():
+            return False
+        if len(token_ids) != batch.qo_indptr[-1] or kv.shape[3] != batch.block_size:
+            raise ValueError(
+                f"planned {batch.qo_indptr[-1]} rows and block size {batch.block_size}, "
+                f"got {len(token_ids)} rows and block size {kv.shape[3]}"
+            )
+        if batch.kv_indices.max() >= kv.shape[1]:
+            raise ValueError(f"kv_indices must lie in 0..{kv.shape[1] - 1}")
+        return bool((logit_rows.diff() > 0).all())
 
 
 def copy_slots(kv: torch.Tensor, source: int, target: int, count: int) -> None:

@@ -27,15 +27,19 @@ class NativeOperators(Operators):
 
     def begin(self, positions: torch.Tensor, slots: torch.Tensor, block_size: int) -> None:
         """See ``Operators``."""
-        most = int(positions.max()) + 1
-        if most > len(self._angles):
-            self._angles = self._table(max(most, 2 * len(self._angles)))
+        self.angles(int(positions.max()) + 1)
         # Kept, so that their memory stays: kernels get addresses.
         self._positions, self._slots, self._block_size = (
             positions.contiguous(),
             slots.contiguous(),
             block_size,
         )
+
+    def angles(self, positions: int) -> torch.Tensor:
+        """fp32 ``[positions or more, head_dim]``: cosines, then sines."""
+        if positions > len(self._angles):
+            self._angles = self._table(max(positions, 2 * len(self._angles)))
+        return self._angles
 
     def add_norm(self, h: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor) -> torch.Tensor:
         """See ``Operators``."""
@@ -80,6 +84,5 @@ class NativeOperators(Operators):
         return out
 
     def _table(self, positions: int) -> torch.Tensor:
-        """fp32 ``[positions, head_dim]``: cosines, then sines."""
         angles = torch.arange(positions, dtype=torch.float32)[:, None] * self._inverse
         return torch.cat((angles.cos(), angles.sin()), dim=-1).contiguous()

@@ -5,11 +5,20 @@
  * be built or does not fit the CPU, the same decoder runs on torch's operators.
  */
 #include <stddef.h>
+#ifdef _OPENMP
+#include <omp.h>
+#define TEAM_SIZE omp_get_num_threads()
+#define TEAM_RANK omp_get_thread_num()
+#else
+#define TEAM_SIZE 1
+#define TEAM_RANK 0
+#endif
 #include "vectors.h"
+#include "packed.h"
 #include "prefill.h"
 
 /* Must grow with every change of a signature or of Decode (library.py's ABI). */
-int chatkv_abi(void) { return 2; }
+int chatkv_abi(void) { return 3; }
 
 /* Whether this process may use what the library was compiled for, beyond what CPU flags say. */
 int chatkv_granted(void) {
@@ -19,6 +28,11 @@ int chatkv_granted(void) {
     return 1;
 #endif
 }
+
+/* Shape of the KV and of what asks it. */
+typedef struct {
+    int32_t heads, kv_heads, head_dim, block_size;
+} Layout;
 
 /* A step's decode requests: those with one query row. Same arrays as attention/base.py's PagedBatch. */
 typedef struct {
@@ -30,30 +44,27 @@ typedef struct {
     const int32_t *part_start; /* [parts] first token of each */
     const int32_t *part_stop; /* [parts] one past its last token */
     float *partial; /* [parts, heads, head_dim + 2]: weighted sum of V, largest score, sum of weights */
-    int32_t requests, parts, heads, kv_heads, head_dim, block_size;
+    int32_t requests, parts;
+    Layout layout;
 } Decode;
 
 /* Tokens whose scores are kept before they are weighted: one pass of exponentials for all of them. */
 #define RUN 64
 
-/* One head's next run into its partial result: out holds total [dim], the largest score, the mass. */
-INLINE void soften(float *scores, const float *values, float *out, int count, const int dim) {
-    const int vectors = dim / LANES;
-    vfloat highest = load_f32(scores), masses = {0}, total[dim / LANES];
-    for (int t = LANES; t < RUN; t += LANES) highest = vmax(highest, load_f32(scores + t));
-    const float most = largest(highest) > out[dim] ? largest(highest) : out[dim];
-    const float shrink = vexp(splat(out[dim] - most))[0];
-    for (int t = 0; t < RUN; t += LANES) {
-        vfloat weight = vexp(load_f32(scores + t) - most);
-        masses += weight;
-        store_f32(scores + t, weight);
+/* One head's parts of a context, `heads` results apart, into one: out [dim]. */
+INLINE void join_parts(const float *partial, int parts, int heads, int dim, float *out) {
+    const size_t apart = (size_t)heads * (dim + 2);
+    float most = -__builtin_inff(), mass = 0, factors[parts];
+    for (int p = 0; p < parts; p++) most = larger(partial[p * apart + dim], most);
+    for (int p = 0; p < parts; p++) {
+        factors[p] = vexp(splat(partial[p * apart + dim] - most))[0];
+        mass += factors[p] * partial[p * apart + dim + 1];
     }
-    for (int i = 0; i < vectors; i++) total[i] = load_f32(out + i * LANES) * shrink;
-    for (int t = 0; t < count; t++)
-        for (int i = 0; i < vectors; i++) total[i] += scores[t] * load_f32(values + t * dim + i * LANES);
-    for (int i = 0; i < vectors; i++) store_f32(out + i * LANES, total[i]);
-    out[dim] = most;
-    out[dim + 1] = out[dim + 1] * shrink + sum(masses);
+    for (int i = 0; i < dim; i += LANES) {
+        vfloat total = {0};
+        for (int p = 0; p < parts; p++) total += load_f32(partial + p * apart + i) * factors[p];
+        store_f32(out + i, total / mass);
+    }
 }
 
 #define JOIN_(a, b) a##_##b
@@ -68,3 +79,7 @@ INLINE void soften(float *scores, const float *values, float *out, int count, co
 #define T float
 #define NAME f32
 #include "kernels_typed.h"
+#undef T
+#undef NAME
+
+#include "step.h"

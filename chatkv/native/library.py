@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from ctypes import c_float, c_int32, c_int64, c_void_p
+from ctypes import c_float, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-ABI = 2
+ABI = 3
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
 
@@ -28,27 +28,15 @@ _SIGNATURES: dict[str, list[Any]] = {
     "codes4": [c_void_p] * 3 + [c_int64] * 2,
     "codes8": [c_void_p] * 3 + [c_int64] * 2,
 }
+_BF16_SIGNATURES: dict[str, tuple[str, list[Any], Any]] = {
+    "paged_prefill": ("paged_prefill", [c_void_p] * 4, None),
+    "pack4": ("pack4_bf16", [c_void_p] * 2 + [c_int64] * 2, None),
+    "pack8": ("pack8_bf16", [c_void_p] * 3 + [c_int64] * 2, None),
+    "step": ("step_bf16", [c_void_p] * 2, None),
+    "step_bytes": ("step_bytes", [c_void_p] + [c_int64] * 2, c_int64),
+}
+"""There is no form of these for fp32: the name in C, arguments, result."""
 _SUFFIXES = {torch.bfloat16: "bf16", torch.float32: "f32"}
-
-
-class DecodePlan(ctypes.Structure):
-    """``Decode`` of kernels.c: addresses of int32 arrays (``partial``: fp32), then sizes."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("kv_indptr", "kv_indices", "kv_lens", "rows")),
-        *((name, c_void_p) for name in ("part_request", "part_start", "part_stop", "partial")),
-        *((name, c_int32) for name in ("requests", "parts", "heads", "kv_heads", "head_dim", "block_size")),
-    )
-
-
-class PrefillPlan(ctypes.Structure):
-    """``Prefill`` of prefill.h."""
-
-    _fields_ = (
-        ("blocks", c_void_p),
-        ("packed", c_void_p),
-        *((name, c_int32) for name in ("rows", "length", "heads", "kv_heads", "head_dim", "block_size")),
-    )
 
 
 class Kernels:
@@ -62,10 +50,11 @@ class Kernels:
             function.argtypes = arguments
             function.restype = None
             setattr(self, name, function)
-        self.paged_prefill = None
-        if dtype == torch.bfloat16:
-            self.paged_prefill = library.paged_prefill
-            self.paged_prefill.argtypes, self.paged_prefill.restype = [c_void_p] * 4, None
+        for name, (symbol, arguments, result) in _BF16_SIGNATURES.items():
+            function = getattr(library, symbol) if dtype == torch.bfloat16 else None
+            if function is not None:
+                function.argtypes, function.restype = arguments, result
+            setattr(self, name, function)
 
     add_norm: Any
     gated: Any
@@ -73,6 +62,12 @@ class Kernels:
     paged_decode: Any
     codes4: Any
     codes8: Any
+    paged_prefill: Any
+    """None, like those below, for fp32."""
+    pack4: Any
+    pack8: Any
+    step: Any
+    step_bytes: Any
 
 
 @cache

@@ -33,8 +33,6 @@ INLINE vfloat dot_pair(vfloat total, uint32_t a, vword b) {
 }
 
 #define CORNER (BYTES == 64 ? 6 : 2) /* rows whose totals fit the registers, with four vectors each */
-/* Only arrays whose every index is constant are kept in registers. */
-#define UNROLLED _Pragma("GCC unroll 8")
 
 /* c [rows, columns] (+)= a [rows, 2 * pairs] x b, for few rows and vectors of columns. */
 INLINE void pairs_corner(const bf16 *a, int64_t lda, Pairs b, int64_t column, float *c, int64_t ldc, const int rows,

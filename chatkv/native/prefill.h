@@ -129,31 +129,34 @@ static void prefill_tile(const Prefill *p, const bf16 *q, bf16 *out, int head, i
     }
 }
 
-/* q and out: [rows, heads, head_dim], the request's new tokens; head_dim a multiple of 32. */
-void paged_prefill(const Prefill *p, const bf16 *q, const bf16 *kv, bf16 *out) {
+/* By all threads of a team. q and out: [rows, heads, head_dim], the request's new tokens; head_dim a multiple
+ * of 32. */
+static void prefill_in_team(const Prefill *p, const bf16 *q, const bf16 *kv, bf16 *out) {
     const int steps = (p->length + 31) / 32, rows = p->rows * (p->heads / p->kv_heads);
     const int tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
     const size_t words = (size_t)steps * 32 * p->head_dim;
-#pragma omp parallel
-    {
 #pragma omp for schedule(static)
-        for (int task = 0; task < steps * p->kv_heads; task++) {
-            uint32_t *k_words = p->packed + (size_t)(task / steps) * words;
-            pack_keys(p, kv, task / steps, task % steps * 32, k_words, k_words + words / 2);
-        }
-#ifdef __AMX_BF16__
-        TileConfig before;
-        tiles_begin(&before);
-#endif
-        /* The longest first, so that the threads end together. */
-#pragma omp for schedule(dynamic, 1)
-        for (int task = 0; task < tiles * p->kv_heads; task++) {
-            const int first = (tiles - 1 - task / p->kv_heads) * TILE_ROWS;
-            const int count = rows - first < TILE_ROWS ? rows - first : TILE_ROWS;
-            prefill_tile(p, q, out, task % p->kv_heads, first, count);
-        }
-#ifdef __AMX_BF16__
-        tiles_end(&before);
-#endif
+    for (int task = 0; task < steps * p->kv_heads; task++) {
+        uint32_t *k_words = p->packed + (size_t)(task / steps) * words;
+        pack_keys(p, kv, task / steps, task % steps * 32, k_words, k_words + words / 2);
     }
+#ifdef __AMX_BF16__
+    TileConfig before;
+    tiles_begin(&before);
+#endif
+    /* The longest first, so that the threads end together. */
+#pragma omp for schedule(dynamic, 1)
+    for (int task = 0; task < tiles * p->kv_heads; task++) {
+        const int first = (tiles - 1 - task / p->kv_heads) * TILE_ROWS;
+        const int count = rows - first < TILE_ROWS ? rows - first : TILE_ROWS;
+        prefill_tile(p, q, out, task % p->kv_heads, first, count);
+    }
+#ifdef __AMX_BF16__
+    tiles_end(&before);
+#endif
+}
+
+void paged_prefill(const Prefill *p, const bf16 *q, const bf16 *kv, bf16 *out) {
+#pragma omp parallel
+    prefill_in_team(p, q, kv, out);
 }

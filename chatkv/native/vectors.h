@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -40,9 +40,13 @@ INLINE void store1_bf16(bf16 *p, float x) {
 }
 
 INLINE vfloat load_bf16(const bf16 *p) {
+#if BYTES == 64
+    return (vfloat)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+#else
     vhalf half;
     memcpy(&half, p, sizeof half);
     return (vfloat)(__builtin_convertvector(half, vword) << 16);
+#endif
 }
 
 INLINE void store_bf16(bf16 *p, vfloat x) {
@@ -81,15 +85,63 @@ INLINE float sum(vfloat x) {
     return (total[0] + total[2]) + (total[1] + total[3]);
 }
 
-INLINE float largest(vfloat x) {
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
-}
-
 INLINE vfloat vmax(vfloat a, vfloat b) {
+#if BYTES == 64
+    return (vfloat)_mm512_max_ps((__m512)a, (__m512)b);
+#else
     vint more = a > b;
     return (vfloat)(((vint)a & more) | ((vint)b & ~more));
+#endif
+}
+
+INLINE float larger(float a, float b) { return a > b ? a : b; }
+
+INLINE float largest(vfloat x) {
+#if BYTES == 64
+    return _mm512_reduce_max_ps((__m512)x);
+#else
+    float most = x[0];
+    for (int i = 1; i < LANES; i++) most = larger(x[i], most);
+    return most;
+#endif
+}
+
+/* Only arrays whose every index is constant are kept in registers. */
+#define UNROLLED _Pragma("GCC unroll 16")
+
+/* Lane i is the sum of all lanes of v[i]; v is overwritten. */
+INLINE vfloat sums(vfloat v[LANES]) {
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define TREE_SUMS
+#endif
+#endif
+#ifdef TREE_SUMS
+/* Halves of runs of 2 * u lanes: the first ones of a and b in turn, then (+ u) the second ones. */
+#define AT(u, l, more) ((l) % (2 * (u)) < (u) ? (l) + (more) : LANES + (l) - (u) + (more))
+#define AT4(u, l, more) AT(u, l, more), AT(u, l + 1, more), AT(u, l + 2, more), AT(u, l + 3, more)
+#if BYTES == 64
+#define ALL(u, more) AT4(u, 0, more), AT4(u, 4, more), AT4(u, 8, more), AT4(u, 12, more)
+#elif BYTES == 32
+#define ALL(u, more) AT4(u, 0, more), AT4(u, 4, more)
+#else
+#define ALL(u, more) AT4(u, 0, more)
+#endif
+#define JOINED(a, b, u) (__builtin_shufflevector(a, b, ALL(u, 0)) + __builtin_shufflevector(a, b, ALL(u, u)))
+    UNROLLED for (int i = 0; i < LANES; i += 2) v[i] = JOINED(v[i], v[i + 1], 1);
+    UNROLLED for (int i = 0; i < LANES; i += 4) v[i] = JOINED(v[i], v[i + 2], 2);
+#if BYTES >= 32
+    UNROLLED for (int i = 0; i < LANES; i += 8) v[i] = JOINED(v[i], v[i + 4], 4);
+#endif
+#if BYTES == 64
+    v[0] = JOINED(v[0], v[8], 8);
+#endif
+    return v[0];
+#else
+    vfloat out;
+    for (int i = 0; i < LANES; i++) out[i] = sum(v[i]);
+    return out;
+#endif
 }
 
 /* e^x, relative error under 2e-7; 0 below -87. Cephes' expf, branch-free. */

@@ -94,6 +94,14 @@ def test_an_operator_that_gives_wrong_numbers_is_found(monkeypatch: pytest.Monke
 def test_the_default_model_is_packed_to_4_bits_and_stays_near_fp32(smollm2_folder: Path) -> None:
     built = build(smollm2_folder, "auto", "auto")
     assert built.dtype == "int4"
+    assert (built.decoder.fused is not None) == isinstance(built.backend, NativeBackend)
+    assert mean_kl(smollm2_folder, ["int4"])["int4"] <= 0.004
+
+
+@bf16
+@pytest.mark.model
+def test_without_kernels_torch_has_the_packed_products(smollm2_folder: Path) -> None:
+    built = build(smollm2_folder, "auto", "torch")
+    assert (built.dtype, built.decoder.fused) == ("int4", None)
     assert type(built.decoder.weights.layers[0].down) is Int4Linear
     assert type(built.decoder.weights.head) is Int8Linear
-    assert mean_kl(smollm2_folder, ["int4"])["int4"] <= 0.004
