@@ -13,6 +13,7 @@ from chatkv.cli import choices
 from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_compare import compare as bench_compare
+from chatkv.cli.bench_gpu import gpu
 from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
@@ -144,5 +145,6 @@ def chats(
 bench.command()(trace)
 bench.command("cache")(bench_cache)
 bench.command("compare")(bench_compare)
+bench.command()(gpu)
 bench.command()(queue)
 bench.command("screen")(bench_screen)

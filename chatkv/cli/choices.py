@@ -49,6 +49,11 @@ Device = Annotated[
 ]
 Dtype = Annotated[str, _choice(DTYPES, "What the model computes in.")]
 Attention = Annotated[str, _choice(ATTENTIONS, "What computes attention.")]
+SHAPES = ("tiny", "7b", "8b")
+"""As in ``model/shapes.py``, which imports torch."""
+Shape = Annotated[
+    str | None, _choice(SHAPES, "Random weights of a size instead: Llama 2's 7b, Llama 3's 8b.")
+]
 CudaGraphs = Annotated[
     bool,
     typer.Option("--cuda-graphs/--no-cuda-graphs", help="FlashInfer's decode steps as CUDA graphs."),

@@ -15,7 +15,7 @@ from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.compute_gpu import build_on_gpu
 from chatkv.engine.config import EngineError
 from chatkv.engine.devices import cuda_problem, pick
-from chatkv.model.checkpoint import load_weights
+from chatkv.model.checkpoint import DecoderWeights, load_weights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import PACKED, dtype_name, parse_dtype
@@ -44,19 +44,37 @@ def build(
     limits: Limits | None = None,
     progress: Callable[[str, float | None], None] = lambda stage, fraction: None,
 ) -> Compute:
-    """Load the model in ``folder``. ``dtype``, ``attention`` and ``device`` as in ``EngineConfig``.
-
-    ``limits``: the largest steps there will be; its context may be longer than the model's. On a CPU ``auto``
-    packs weights to 4 bits where the checkpoint was 4-bit (nothing is lost then) and this machine computes in
-    bf16. Raises ModelError, and EngineError where something named can't be had.
-    """
+    """Load the model in ``folder``; see ``build_from``. Raises ModelError as well."""
     config = DecoderConfig.load(folder)
+
+    def load(dtype: torch.dtype, device: str) -> DecoderWeights:
+        return load_weights(folder, config, dtype, device)
+
+    return build_from(config, load, dtype, attention, device, limits, progress)
+
+
+def build_from(
+    config: DecoderConfig,
+    load: Callable[[torch.dtype, str], DecoderWeights],
+    dtype: str,
+    attention: str,
+    device: str = "cpu",
+    limits: Limits | None = None,
+    progress: Callable[[str, float | None], None] = lambda stage, fraction: None,
+) -> Compute:
+    """What computes a model of ``config``. ``dtype``, ``attention`` and ``device`` as in ``EngineConfig``.
+
+    ``load``: its weights in a dtype on a device. ``limits``: the largest steps there will be; its context may
+    be longer than the model's. On a CPU ``auto`` packs weights to 4 bits where the checkpoint was 4-bit
+    (nothing is lost then) and this machine computes in bf16. Raises EngineError where something named can't
+    be had.
+    """
     notes: list[str] = []
     place = pick(device, notes)
     if place.capability is not None:
         limits = limits or Limits()
         limits = replace(limits, context=min(limits.context, config.max_position))
-        decoder, backend = build_on_gpu(folder, config, dtype, attention, place, limits, progress, notes)
+        decoder, backend = build_on_gpu(load, config, dtype, attention, place, limits, progress, notes)
         attention = f"{backend.name}/{place.device}"
         return Compute(decoder, backend, dtype_name(decoder.dtype), attention, tuple(notes))
     if attention == "flashinfer":
@@ -67,7 +85,7 @@ def build(
     compute_dtype = parse_dtype(dtype)
     progress("loading weights", None)
     with torch.inference_mode():
-        weights = load_weights(folder, config, compute_dtype, "cpu")
+        weights = load(compute_dtype, "cpu")
         form = dtype
         if dtype == "auto":
             form = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
@@ -15,7 +14,7 @@ from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineError
 from chatkv.engine.devices import Place
-from chatkv.model.checkpoint import load_weights
+from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import PACKED, parse_dtype
@@ -26,7 +25,7 @@ Progress = Callable[[str, float | None], None]
 
 
 def build_on_gpu(
-    folder: Path,
+    load: Callable[[torch.dtype, str], DecoderWeights],
     config: DecoderConfig,
     dtype: str,
     attention: str,
@@ -35,9 +34,9 @@ def build_on_gpu(
     progress: Progress,
     notes: list[str],
 ) -> tuple[Decoder, AttentionBackend]:
-    """The model's decoder and its attention on ``place``; appends to ``notes`` what was taken and why.
+    """The decoder of ``config`` and its attention on ``place``; appends to ``notes`` what was taken and why.
 
-    Raises ModelError, and EngineError where something named can't be had.
+    Raises what ``load`` raises, and EngineError where something named can't be had.
     """
     if dtype in PACKED:
         raise EngineError(f"--dtype {dtype} is for CPUs, and this is {place.device}: use --dtype bf16")
@@ -46,7 +45,7 @@ def build_on_gpu(
     backend = _attention(config, compute_dtype, attention, place, limits, progress, notes)
     progress("loading weights", None)
     with torch.inference_mode():
-        weights = load_weights(folder, config, compute_dtype, str(place.device))
+        weights = load(compute_dtype, str(place.device))
     return Decoder(config, weights), backend
 
 

@@ -150,6 +150,10 @@ class DecodeGraphs:
             raise ValueError(f"kv_indices must lie in 0..{self._spare - 1}")
         return step.run(batch, ids, positions, slots, self._slots(step.attention.rows))
 
+    def again(self, requests: int) -> None:
+        """Replay the step of ``requests`` that was just run, to find out how long the device takes."""
+        self._steps[bucket(requests) or 0].again()
+
     def _slots(self, rows: int) -> Int64Array:
         """Where padded rows write; not all in one place as far as the block has room."""
         return self._spare * self._block_size + np.arange(rows, dtype=np.int64) % self._block_size
@@ -194,6 +198,10 @@ class _Step:
         assert self._rows is not None
         logits, picks = self._rows
         return Rows(logits[: len(ids)], picks[: len(ids)] if picks is not None else None)
+
+    def again(self) -> None:
+        """Replay as it is."""
+        self._graph.replay()
 
     def _compute(self) -> None:
         ids, positions, slots = self._inputs

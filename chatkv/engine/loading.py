@@ -6,11 +6,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from chatkv.attention.flashinfer_rules import Limits
-from chatkv.engine.compute import build
+from chatkv.engine.compute import Compute, build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
 from chatkv.engine.devices import free_memory
@@ -41,13 +42,25 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     folder = resolve(config.model, progress)
     progress("loading tokenizer", None)
     codec = Codec.load(folder)
-    limits = Limits(
+    compute = build(folder, config.dtype, config.attention, config.device, limits_of(config), progress)
+    core, ready = assemble(config, compute, codec, outbox, progress)
+    return core, replace(ready, load_s=time.perf_counter() - start)
+
+
+def limits_of(config: EngineConfig) -> Limits:
+    """The largest steps of an engine of ``config``."""
+    return Limits(
         block_size=config.block_size,
         batch_tokens=config.max_batch_tokens,
         requests=config.max_running,
         context=config.max_context or sys.maxsize,
     )
-    compute = build(folder, config.dtype, config.attention, config.device, limits, progress)
+
+
+def assemble(
+    config: EngineConfig, compute: Compute, codec: Codec, outbox: Outbox, progress: Progress
+) -> tuple[EngineCore, Ready]:
+    """An engine around what computes; raises EngineError. ``Ready.load_s`` is 0."""
     decoder = compute.decoder
     model_context = decoder.config.max_position
     if config.max_context is not None and config.max_context > model_context:
@@ -103,7 +116,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
         bytes_per_block=per_block,
         max_context=max_context,
         default_system=codec.default_system,
-        load_s=time.perf_counter() - start,
+        load_s=0.0,
     )
     return core, ready
 

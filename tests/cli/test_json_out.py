@@ -17,6 +17,7 @@ TRACE = Path(__file__).parents[1] / "data" / "wl_gsp_roundrobin.jsonl"
         ["bench"],
         ["bench", "cache"],
         ["bench", "compare"],
+        ["bench", "gpu", "--device", "cpu"],
         ["bench", "queue"],
         ["bench", "screen"],
         ["bench", "trace", str(TRACE)],

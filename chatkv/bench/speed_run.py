@@ -1,0 +1,77 @@
+"""From a model, or a shape with random weights, to measured figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+import torch
+
+from chatkv.bench.roofline import wait
+from chatkv.bench.speed import Bench, IdCodec, Progress, Speed
+from chatkv.engine.compute import build, build_from
+from chatkv.engine.config import EngineConfig, EngineError
+from chatkv.engine.devices import free_memory
+from chatkv.engine.loading import assemble, cores, limits_of
+from chatkv.engine.outbox import Outbox
+from chatkv.model.catalog import resolve
+from chatkv.model.shapes import SHAPES, random_weights
+from chatkv.model.tokenizer import Codec
+
+
+def measure(config: EngineConfig, shape: str | None, speed: Speed, progress: Progress) -> dict[str, Any]:
+    """Figures of one run, ready for JSON. ``shape``: one of ``SHAPES``, instead of ``config.model``.
+
+    Raises ChatkvError.
+    """
+    torch.set_num_threads(config.threads or cores())
+    size = config.block_size
+    config = replace(
+        config,
+        max_running=max(speed.batches),
+        max_context=speed.tokens,
+        num_blocks=speed.blocks(size),
+    ).validate()
+
+    def tell(stage: str, fraction: float | None) -> None:
+        progress(stage, int(100 * (fraction or 0)), 0 if fraction is None else 100)
+
+    limits = limits_of(config)
+    if shape is None:
+        folder = resolve(config.model, tell)
+        compute = build(folder, config.dtype, config.attention, config.device, limits, tell)
+    else:
+        model = SHAPES[shape]
+
+        def load(dtype: torch.dtype, device: str) -> Any:
+            return random_weights(model, dtype, device)
+
+        compute = build_from(model, load, config.dtype, config.attention, config.device, limits, tell)
+    decoder = compute.decoder
+    wanted = decoder.bytes_per_block(size) * (config.num_blocks or 0)
+    if wanted > (free := free_memory(decoder.device)):
+        raise EngineError(
+            f"the KV of {max(speed.batches)} requests takes {wanted >> 20} MiB, {free >> 20} MiB are free: "
+            "give smaller ones with --batch, --context or --prompt"
+        )
+    outbox = Outbox()
+    core, ready = assemble(config, compute, cast(Codec, IdCodec()), outbox, tell)
+    wait(decoder.device)
+    result = Bench(core, outbox, speed, progress).run()
+    gpu = decoder.device.type == "cuda"
+    return {
+        "model": config.model if shape is None else f"{shape} (random weights)",
+        "device": torch.cuda.get_device_name(decoder.device) if gpu else "cpu",
+        "attention": ready.attention,
+        "dtype": ready.dtype,
+        "block_size": size,
+        "notes": list(ready.notes),
+        "torch": torch.__version__,
+        "speed": asdict(speed),
+        "copy_bandwidth": result.copy_bandwidth,
+        "weight_bytes": result.weight_bytes,
+        "decode": [row._asdict() | {"overhead_s": row.overhead_s} for row in result.decode],
+        "prefill_tokens_per_s": result.prefill_tokens_per_s,
+        "ttft_cold_s": result.ttft_cold_s,
+        "ttft_cached_s": result.ttft_cached_s,
+    }

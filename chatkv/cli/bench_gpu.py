@@ -1,0 +1,119 @@
+"""``chatkv bench gpu``: what a device decodes in a second, and how near that is to what its memory allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chatkv.cli import choices
+from chatkv.cli.defaults import naming_the_file
+from chatkv.cli.models import check_model
+from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
+from chatkv.errors import UsageError
+
+_DEFAULT = EngineConfig()
+
+
+def gpu(
+    context: typer.Context,
+    model: choices.Model = _DEFAULT.model,
+    shape: choices.Shape = None,
+    batch: Annotated[
+        str, typer.Option(metavar="N,…", help="How many requests decode at once, a measurement each.")
+    ] = "1,8,64",
+    kv_tokens: Annotated[
+        int, typer.Option("--context", min=1, help="Tokens of each when its decoding begins.")
+    ] = 512,
+    steps: Annotated[int, typer.Option(min=1, help="Decode steps that are timed.")] = 64,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompts that are timed.")] = 1024,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="How many such prompts.")] = 3,
+    device: choices.Device = "cuda",
+    dtype: choices.Dtype = _DEFAULT.dtype,
+    attention: choices.Attention = _DEFAULT.attention,
+    cuda_graphs: choices.CudaGraphs = True,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
+    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
+    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
+    ] = None,
+) -> None:
+    """Decode and prefill of one device: tok/s, TTFT, share of the memory's bandwidth, the engine's own time.
+
+    With CUDA graphs, decoding is measured with and without them.
+    """
+    from chatkv.bench.speed import Speed
+
+    speed = Speed(_batches(batch), kv_tokens, steps, prompt, rounds).validate()
+    config = EngineConfig(
+        model=model,
+        device=device,
+        dtype=dtype,
+        attention=attention,
+        cuda_graphs=cuda_graphs,
+        threads=threads,
+        block_size=block_size,
+        max_batch_tokens=max_batch_tokens,
+    ).validate()
+    if max_batch_tokens < (least := max(speed.batches) + block_size):
+        raise UsageError(
+            f"--batch {batch} needs --max-batch-tokens of at least {least}, got {max_batch_tokens}"
+        )
+    if shape is not None and shape not in choices.SHAPES:
+        raise UsageError(f"--shape must be one of {', '.join(choices.SHAPES)}, got {shape!r}")
+    if shape is None:
+        with naming_the_file(context, "model"):
+            check_model(model)
+    check_json(json_out)
+    from chatkv.bench.speed_run import measure
+    from chatkv.engine.devices import pick
+
+    pick(device, [])  # what can't be had is said before anything is fetched
+    with progress_bar() as advance:
+        found = measure(config, shape, speed, advance)
+    if json_out is not None:
+        write_json(json_out, found)
+    if json_out is None or str(json_out) != "-":
+        print_table(("what", "here"), about(found))
+        print()
+        print_table(
+            ("decode", ">tok/s", ">step, ms", ">roofline", ">engine's own, ms", ">outside the forward, ms"),
+            [decode_row(row) for row in found["decode"]],
+        )
+
+
+def about(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was measured, and the figures of prompts."""
+    speed = found["speed"]
+    return [
+        ("model", f"{found['model']}, {found['dtype']}, {found['weight_bytes'] / 1e9:.3g} GB read a step"),
+        ("device", f"{found['device']}, attention {found['attention']}"),
+        *(("note", note) for note in found["notes"]),
+        ("copy bandwidth", f"{found['copy_bandwidth'] / 1e9:,.1f} GB/s (the roofline)"),
+        (f"prefill of {speed['prompt']}", f"{found['prefill_tokens_per_s']:,.0f} tok/s"),
+        ("TTFT cold", f"{1000 * found['ttft_cold_s']:.1f} ms"),
+        ("TTFT cached", f"{1000 * found['ttft_cached_s']:.1f} ms"),
+    ]
+
+
+def decode_row(row: dict[str, Any]) -> list[str]:
+    """A line of the table."""
+    own = row["overhead_s"]
+    return [
+        f"batch {row['batch']}" + (", CUDA graph" if row["graphs"] else ""),
+        f"{row['tokens_per_s']:,.1f}",
+        f"{1000 * row['step_s']:.3f}",
+        f"{row['roofline']:.0%}",
+        "" if own is None else f"{1000 * own:.3f}",
+        f"{1000 * row['outside_s']:.3f}",
+    ]
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 1 <= len(part) <= 4 and int(part) for part in parts):
+        raise UsageError(f"--batch takes whole numbers from 1 to 9999 separated by commas, not {text!r}")
+    return tuple(dict.fromkeys(map(int, parts)))
