@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.strip import Strip
 
 from chatkv.chat.store import SessionStore
-from chatkv.text import printable
+from chatkv.text import BIDI_CONTROLS, printable
+from chatkv.tui.cache.cells import steady
+from chatkv.tui.layout import PANES
 from tests.tui.helpers import Bench
 
 HOSTILE = [
@@ -22,7 +25,14 @@ HOSTILE = [
     "\u2028line\u2029sep\tTab",
     "```",
     "",
+    "z\u0301\u0302\u0303\u0304 a\u200d\u200b\u2060b \u3164\u115f \U000e0041 half \ufffd",
+    "\u2066\u202dtxt.exe\u2069 \u0085next\u009b0m",
+    "ｗｉｄｅ" * 40,
 ]
+
+
+def bidi(text: str) -> bool:
+    return any(ord(c) in BIDI_CONTROLS for c in text)
 
 
 def clean(text: str) -> bool:
@@ -53,6 +63,72 @@ async def test_in_questions_answers_and_names(tmp_path: Path, text: str) -> None
         await bench.pilot.pause(0.1)
         await bench.press("escape")
         assert clean(bench.screen_text)
+
+
+async def test_in_every_pane(tmp_path: Path) -> None:
+    """As sessions' names, in what tokens say, in what failed: nothing acts, and no row is shifted."""
+    bench = Bench(
+        tmp_path, script=lambda request: f"{request.turns[-1].text} end", num_blocks=300, block_size=8
+    )
+    async with bench.run(size=(200, 50), toasts=True) as pilot:
+        app, main = bench.app, bench.app.main
+        for number, text in enumerate(HOSTILE):
+            if number:
+                await bench.pilot.press("ctrl+n")
+            app.book.rename(bench.session, text or "-")
+            main.prompt.load(text or "-")
+            await bench.pilot.press("enter")
+            await bench.pilot.pause()
+            if number < len(HOSTILE) - 3:
+                bench.engine.finish_all()
+        app.report(f"went wrong: {' '.join(HOSTILE[:6])}")
+        app.report(f"went wrong: {' '.join(HOSTILE[6:])}", "error")
+        await bench.settle()
+        seen(bench, 200)
+        app.clear_notifications()
+        for width, height in ((200, 50), (80, 24)):
+            await pilot.resize_terminal(width, height)
+            for pane in PANES:
+                main.go_to(pane)
+                if not main.one_pane:
+                    main.action_zoom()
+                await bench.press("G", "k", "enter")
+                main.go_to(pane)
+                await bench.settle()
+                rows = seen(bench, width)
+                if pane != "chat":
+                    shown = main.query_one(f"#{pane}").region
+                    for row in rows[shown.y : shown.bottom]:
+                        inside = row.crop(shown.x, shown.right).text
+                        assert steady(inside) == inside, pane
+
+
+def seen(bench: Bench, width: int) -> list[Strip]:
+    """The rows of the screen, which are text and nothing else, and as wide as it is."""
+    rows = bench.app.screen._compositor.render_strips()
+    assert {row.cell_length for row in rows} == {width}
+    assert clean(bench.screen_text)
+    assert not bidi(bench.screen_text)
+    return rows
+
+
+async def test_in_names_of_theme_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHATKV_CONFIG", str(tmp_path / "config"))
+    folder = tmp_path / "config" / "themes"
+    folder.mkdir(parents=True)
+    for text in HOSTILE:
+        name = text.replace("/", "").replace("\0", "")[:40]
+        (folder / f"{name}.toml").write_text('primary = "red"\nname = "a\u202eb"')
+        (folder / f"{name} 2.toml").write_text('primary = "red"')
+    bench = Bench(tmp_path)
+    async with bench.run(size=(200, 50), toasts=True):
+        assert len(bench.said) > len(HOSTILE)
+        assert clean("".join(bench.said))
+        assert not bidi("".join(bench.said))
+        assert not bidi(bench.screen_text)
+        await bench.type("/theme \x1b[1mno\u202e")
+        assert clean(bench.screen_text)
+        assert not bidi(bench.screen_text)
 
 
 async def test_markup_is_not_obeyed(tmp_path: Path) -> None:
