@@ -33,7 +33,7 @@ def answer(request: GenerateRequest) -> str:
 class Scene(Bench):
     """Four sessions, three with one system prompt, one forked, in a pool so small that it evicts."""
 
-    def __init__(self, folder: Path, theme: str | None) -> None:
+    def __init__(self, folder: Path, theme: str) -> None:
         store = SessionStore(folder / "sessions")
         store.create("rust help", system=SYSTEM)
         store.create("poem", system=SYSTEM)
@@ -79,12 +79,6 @@ def lasting_ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sizes(tmp_path: Path, snap_compare: Compare, size: tuple[int, int]) -> None:
     scene = Scene(tmp_path, "chatkv-dark")
     assert snap_compare(scene.app, terminal_size=size, run_before=scene.play)
-
-
-@pytest.mark.parametrize("theme", ["chatkv-light", "chatkv-safe"])
-def test_themes(tmp_path: Path, snap_compare: Compare, theme: str | None) -> None:
-    scene = Scene(tmp_path, theme)
-    assert snap_compare(scene.app, terminal_size=(120, 36), run_before=scene.play)
 
 
 def test_without_colour(tmp_path: Path, snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
