@@ -68,6 +68,7 @@ async def test_panes(tmp_path: Path, snapshot: SnapshotAssertion, size: tuple[in
         await scene.ask("Is there more?")  # and something in the log
         main = scene.app.main
         main.go_to("tree")
+        await scene.settle()
         await scene.press("j", "j", "j", "enter")  # there is something to inspect
         for pane in PANES:
             main.go_to(pane)

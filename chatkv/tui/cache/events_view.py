@@ -101,7 +101,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
         if mirror.seq != self._until:
             self._until = mirror.seq
             newest = self._entries[0].seq if self._entries else 0
-            if newest > mirror.seq or (self._lines[:1] and self._lines[0].seq != newest):
+            if newest > mirror.seq or not self._lines or self._lines[0].seq != newest:
                 self._gather()
 
     def filter_changed(self) -> None:

@@ -49,6 +49,7 @@ async def test_nothing_yet() -> None:
         story = figure()
         view.add(story.events)
         view.show(story.mirror, None)
+        assert len(told(view)) == 6
         view.clear()
         assert text_of(view)[0] == "nothing has happened yet"
 
