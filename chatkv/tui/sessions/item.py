@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from chatkv.text import one_line
+from chatkv.tui.cache.cells import steady
 from chatkv.tui.chip_row import Chip, row_width
 from chatkv.tui.sessions.session import Session
 
@@ -77,7 +78,7 @@ def items(listed: Iterable[tuple[int, Session]], current: Session) -> tuple[Item
         Item(
             session.key,
             number,
-            one_line(session.name, _ROW_NAME),
+            steady(one_line(session.name, _ROW_NAME)),
             "●" if session.running else "○" if session.unread else " ",
             session is current,
             session.hit_percent,
