@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -35,6 +36,7 @@ from chatkv.tui.key_line import KeyLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.pane_area import PaneArea
+from chatkv.tui.quick_compositor import QuickCompositor
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
@@ -42,9 +44,12 @@ from chatkv.tui.sessions.session import Session
 from chatkv.tui.sized_screen import SizedScreen
 from chatkv.tui.status import context_of, status_of
 
-CHAT_S = 1 / 15
-CACHE_S = 1 / 6
-"""The chat and the cache panes are drawn at most this often, however many steps the engine makes."""
+DRAW_S = 1 / 12
+CACHE_EVERY = 2
+"""The chat is drawn at most this often, the cache panes each second time, however many steps the engine
+makes. Both in one frame: it is frames that cost, and what they cost the engine does not get."""
+GATHER_S = 0.003
+"""Until all widgets that were drawn have said so."""
 CAPTIONS = "captions"
 """Under this name it is remembered whether they are ``on`` or ``off``."""
 PANE_ACTIONS = frozenset(
@@ -87,10 +92,14 @@ class MainScreen(SizedScreen):
 
     def __init__(self, desk: Desk, remembered: Remembered) -> None:
         super().__init__(remembered)
+        self._compositor = QuickCompositor()
         self.desk = desk
         self.clock: Callable[[], float] = time.time
         """Wall time, as the events are stamped with."""
         self._dirty = True
+        self._drawings = 0
+        self._drawn = False
+        """Something was drawn since the last frame."""
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -117,8 +126,7 @@ class MainScreen(SizedScreen):
         self.prompt.focus()
         self.cache.name_sessions(self._name_of)
         self.caption.session_name = self._name_of
-        self.set_interval(CHAT_S, self.draw_chat)
-        self.set_interval(CACHE_S, self.draw_cache)
+        self.set_interval(DRAW_S, self._draw)
 
     # Drawing
 
@@ -141,10 +149,23 @@ class MainScreen(SizedScreen):
         self.desk.feed.dirty = True
         self.changed()
 
+    async def _draw(self) -> None:
+        with self.app.batch_update():
+            await self.draw_chat()
+            self._drawings += 1
+            if self._drawings % CACHE_EVERY == 0:
+                self.draw_cache()
+            if self._drawn:
+                # Each widget tells the screen by a message of its own that it has changed.
+                await asyncio.sleep(GATHER_S)
+        if self._drawn:
+            self._drawn = False
+            self.check_idle()
+
     async def draw_chat(self) -> None:
         """Bring the conversation and the lines in line with the desk, if anything changed."""
         if self._dirty or self.desk.book.running:
-            self._dirty = False
+            self._dirty, self._drawn = False, True
             await self.chat.sync()
             self._draw_lines()
 
@@ -153,7 +174,7 @@ class MainScreen(SizedScreen):
         feed, now = self.desk.feed, self.clock()
         feed.fade(now)
         if feed.dirty:
-            feed.dirty = False
+            feed.dirty, self._drawn = False, True
             recent = feed.take_recent()
             self.cache.show(feed, self.desk.book.current.key, recent)
             self.caption.hear(recent, feed.mirror, now)

@@ -10,6 +10,7 @@ from textual import on
 from textual.binding import BindingType
 from textual.events import Event, Key
 from textual.screen import Screen
+from textual.theme import Theme
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import ContextNear, EngineMessage, Sampling
@@ -69,6 +70,10 @@ class SpineApp(ThemedApp):
         """Keys of sessions of which it was told; each further answer would tell it again."""
         self._begun, self._early = False, ""
         self.main = MainScreen(self.desk, self.remembered)
+
+    def get_theme(self, theme_name: str) -> Theme | None:
+        """See the base class, which copies the list of themes; every line that is drawn asks for one."""
+        return self._registered_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_default_screen(self) -> Screen[object]:
         """The one that is always there."""

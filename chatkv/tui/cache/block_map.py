@@ -21,6 +21,7 @@ from chatkv.tui.cache.messages import BlockSelected, TreeWanted
 from chatkv.tui.cache.pool_scale import Scale, gather
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
+from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 
@@ -146,7 +147,7 @@ class BlockMapView(ScrollView, can_focus=True):
         self._gather()
         self._set_title()
         rows = -(-len(self._cells.states) // self.columns)
-        self.virtual_size = Size(width, rows)
+        set_extent(self, Size(width, rows))
         self._reveal()
         self.refresh()
 

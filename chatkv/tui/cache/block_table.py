@@ -24,6 +24,7 @@ from chatkv.tui.cache.messages import BlockSelected, MapWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 _NAMES = ("logical", "phys", "hash", "state", "filled", "ref")
@@ -105,7 +106,7 @@ class BlockTableView(ScrollView, can_focus=True):
             blocks = len(self._row.blocks) if self._row else 0
             self._cursor = max(0, min(self._cursor, blocks - 1))
             height = len(_NAMES) + bool(self._account)
-            self.virtual_size = Size(_NAME_WIDTH + blocks * self._column, height)
+            set_extent(self, Size(_NAME_WIDTH + blocks * self._column, height))
             self.refresh()
 
     def _newest(self, mirror: Mirror, session: str | None) -> Row | None:

@@ -24,6 +24,7 @@ from chatkv.tui.cache.messages import EventSelected
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
+from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 
@@ -128,7 +129,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
                 self.scroll_to(y=place, animate=False, force=True)
 
     def _fit(self) -> None:
-        self.virtual_size = Size(self.scrollable_content_region.width, len(self._lines))
+        set_extent(self, Size(self.scrollable_content_region.width, len(self._lines)))
         self.refresh()
 
     def on_resize(self) -> None:

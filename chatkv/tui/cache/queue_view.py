@@ -17,6 +17,7 @@ from chatkv.tui.cache.cells import clip, join_that_fit, pad
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 _BAR = 8
@@ -128,7 +129,7 @@ class QueueView(ScrollView, can_focus=True):
             yield f"preempted {view.preemptions}×", 5
 
     def _fit(self) -> None:
-        self.virtual_size = Size(self.scrollable_content_region.width, len(self._lines))
+        set_extent(self, Size(self.scrollable_content_region.width, len(self._lines)))
         self.refresh()
 
     def on_resize(self) -> None:

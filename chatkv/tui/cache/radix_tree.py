@@ -26,6 +26,7 @@ from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
 from chatkv.tui.cache.tree_picture import SORTS, TreePicture
 from chatkv.tui.cache.tree_rows import Row, TreeRows, node_of
 from chatkv.tui.cache.typed_filter import TypedFilter
+from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 
@@ -209,9 +210,7 @@ class RadixTreeView(TypedFilter, ScrollView, can_focus=True):
 
     def _resize_rows(self) -> None:
         self._window = None
-        size = Size(self.scrollable_content_region.width, len(self._rows))
-        if size != self.virtual_size:
-            self.virtual_size = size
+        set_extent(self, Size(self.scrollable_content_region.width, len(self._rows)))
 
     def _reveal(self, key: int) -> None:
         self.scroll_to_region(Region(0, self._rows.index(key), 1, 1), animate=False, force=True)

@@ -16,6 +16,7 @@ from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
+from chatkv.tui.cheap_layout import LaidOutOnce
 from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
@@ -42,7 +43,11 @@ class More(Static):
         self.post_message(self.Wanted(self))
 
 
-class ConversationView(VerticalScroll):
+class Messages(LaidOutOnce, Vertical):
+    """The mounted ones."""
+
+
+class ConversationView(LaidOutOnce, VerticalScroll):
     """Follows its session: ``sync`` brings the widgets in line with it, whatever changed."""
 
     DEFAULT_CSS = """
@@ -86,7 +91,7 @@ class ConversationView(VerticalScroll):
         self.selected: str | None = None
         """Id of the message that keys act on; None: the newest."""
         # At least as tall as the view: a followed view puts shorter content at the bottom.
-        self._list = Vertical(classes="list")
+        self._list = Messages(classes="list")
         self._earlier = More("", markup=False)
         self._later = More("", markup=False)
         self._system = SystemView("system")

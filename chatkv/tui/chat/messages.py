@@ -10,13 +10,14 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Click
 from textual.message import Message as TextualMessage
-from textual.widgets import Markdown, Static
-from textual.widgets.markdown import MarkdownStream
+from textual.widgets import Static
 
 from chatkv.chat.tree import Message
 from chatkv.text import one_line, printable
 from chatkv.tui.chat.figures import Figures, answer_parts
+from chatkv.tui.chat.streamed import StreamedMarkdown
 from chatkv.tui.chat.thinking import Thinking
+from chatkv.tui.cheap_layout import LaidOutOnce
 from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.running import Running
 
@@ -39,7 +40,11 @@ def cut(text: str) -> str:
     return f"{shown}\n… {rest:,} more characters (all of it was sent)" if rest else text
 
 
-class MessageView(Horizontal):
+class Said(LaidOutOnce, Vertical):
+    """What was said, under one another."""
+
+
+class MessageView(LaidOutOnce, Horizontal):
     """Base: who said it on the left, what was said on the right."""
 
     DEFAULT_CSS = """
@@ -96,7 +101,7 @@ class UserView(MessageView):
     def compose(self) -> ComposeResult:
         """Its parts."""
         yield self._heading
-        with Vertical(classes="said"):
+        with Said(classes="said"):
             yield Static(Content(self._text), markup=False)
             if self._siblings:
                 yield Static(self._siblings, classes="siblings", markup=False)
@@ -152,7 +157,7 @@ class NoticeView(MessageView):
     def compose(self) -> ComposeResult:
         """Its parts."""
         yield self._heading
-        with Vertical(classes="said"):
+        with Said(classes="said"):
             if self._text:
                 yield Static(Content(self._text), classes="question", markup=False)
             yield Static(Content(self._reason), classes="reason", markup=False)
@@ -187,7 +192,7 @@ class AnswerView(MessageView):
     def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
         super().__init__(who)
         self.message_id = message.id if message else None
-        self._markdown = Markdown(
+        self._markdown = StreamedMarkdown(
             printable(message.text[:SHOWN_ANSWER]) if message else "",
             parser_factory=_parser,
             open_links=False,
@@ -196,14 +201,13 @@ class AnswerView(MessageView):
         self.thinking = Thinking()
         self._parts: list[str] = []
         self._shown = 0
-        self._stream: MarkdownStream | None = None
         if message:
             self._show_figures(message, siblings)
 
     def compose(self) -> ComposeResult:
         """Its parts."""
         yield self._heading
-        with Vertical(classes="said"):
+        with Said(classes="said"):
             yield self.thinking
             yield self._markdown
             yield self._figures
@@ -218,18 +222,7 @@ class AnswerView(MessageView):
         """The answer is over and has become ``message``."""
         self.message_id = message.id
         await self._write(message.text, whole=True)
-        await self.stop_stream()
         self._show_figures(message, siblings)
-
-    async def stop_stream(self) -> None:
-        """End the stream's task; everything written is shown by then."""
-        if self._stream is not None:
-            stream, self._stream = self._stream, None
-            await stream.stop()
-
-    async def on_unmount(self) -> None:
-        """A view may go while its answer still runs."""
-        await self.stop_stream()
 
     async def _write(self, text: str, whole: bool) -> None:
         end = len(text)
@@ -238,10 +231,9 @@ class AnswerView(MessageView):
         end = min(end, SHOWN_ANSWER)
         fresh = printable(text[self._shown : end])
         self._shown = end
-        if fresh:
-            if self._stream is None:
-                self._stream = Markdown.get_stream(self._markdown)
-            await self._stream.write(fresh)
+        if fresh and self._markdown.is_attached:
+            # At once, not as a stream's task: it comes into one frame with all else that is drawn now.
+            await self._markdown.append(fresh)
 
     def _show_figures(self, message: Message, siblings: str) -> None:
         tokens = len(message.token_ids or ())
