@@ -14,15 +14,25 @@ GHOST_S = 8.0
 """How long what was evicted stays to be seen."""
 FAINT_S = GHOST_S / 2
 """When it starts to look faint."""
+COPIED_AT_ONCE = 2_000
+"""Nodes of a tree that a pause copies before the next frame."""
+HELD_BACK = 20_000
+"""Events that a larger tree does not go on with while it is paused, before it is copied after all."""
 
 
 class Feed:
-    """Owns the mirror. While frozen, a copy of it is shown and the mirror goes on; nothing is lost."""
+    """Owns the mirror. While frozen, a copy of it is shown and the mirror goes on; nothing is lost.
+
+    Copying a large tree takes longer than a person waits for a key: it is shown as it is, and what comes
+    is held back until they go on, or until it becomes too much to keep.
+    """
 
     def __init__(self) -> None:
         self._live = Mirror()
         self._shown: Mirror | None = None
-        """What is shown while frozen."""
+        """What is shown while frozen: a copy, or the mirror itself while ``_held`` is kept from it."""
+        self._held: list[tuple[Sequence[Event], float]] = []
+        self._held_events = 0
         self.dirty = True
         """The mirror changed since the last frame; whoever draws resets it."""
         self.faint: frozenset[int] = frozenset()
@@ -56,7 +66,15 @@ class Feed:
         if not events:
             return
         self._latest = events[-1].seq
-        self._fold(events, wall)
+        self._notices += [event.reason for event in events if isinstance(event, sched.PinRefused)]
+        if self._shown is not self._live:
+            self._fold(events, wall)
+            return
+        self._held.append((events, wall))
+        self._held_events += len(events)
+        if self._held_events > HELD_BACK:
+            self._shown = self._live.copy()
+            self._fold_held()
 
     def take_stats(self, stats: EngineStats) -> None:
         """The engine's figures of now."""
@@ -68,7 +86,9 @@ class Feed:
     def freeze(self, frozen: bool) -> None:
         """Hold the picture still, or let it catch up."""
         if frozen != self.frozen:
-            self._shown = self._live.copy() if frozen else None
+            small = len(self._live.nodes) <= COPIED_AT_ONCE
+            self._shown = None if not frozen else self._live.copy() if small else self._live
+            self._fold_held()
             self.stats = self._stats
             self.dirty = True
 
@@ -76,6 +96,8 @@ class Feed:
         """It is ``now`` (``time.time()``): what was evicted looks faint after a while, then goes; old
         evictions no longer count for the minute.
         """
+        if self._shown is self._live:
+            return
         ghosts = self._live.ghosts
         if ghosts and self._live.fade(now - GHOST_S):
             self.dirty = True
@@ -107,7 +129,11 @@ class Feed:
 
     def _fold(self, events: Sequence[Event], wall: float) -> None:
         self._live.apply_all(events, wall)
-        self._notices += [event.reason for event in events if isinstance(event, sched.PinRefused)]
         self._recent.extend(events)
         del self._recent[:-KEPT_RECENT]
         self.dirty = True
+
+    def _fold_held(self) -> None:
+        held, self._held, self._held_events = self._held, [], 0
+        for events, wall in held:
+            self._fold(events, wall)

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
 from chatkv.engine.stats import Counts, Meter
 from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
+from chatkv.tui import feed as feeds
 from chatkv.tui.feed import FAINT_S, GHOST_S, Feed
 
 
-def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
+@pytest.mark.parametrize(
+    ("copied_at_once", "held_back"),
+    [(100, 100), (0, 1000), (0, 12)],
+    ids=["copied", "held back", "held back, then copied"],
+)
+def test_a_frozen_picture_stays_and_catches_up(
+    copied_at_once: int, held_back: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "COPIED_AT_ONCE", copied_at_once)
+    monkeypatch.setattr(feeds, "HELD_BACK", held_back)
     events: list[Event] = []
     cache = RadixCache(32, 4, log=EventLog(events.append))
     feed = Feed()
@@ -19,23 +31,28 @@ def test_a_frozen_picture_stays_and_catches_up_without_keeping_events() -> None:
         assert cache.grow(request, 9)
         cache.commit(request, range(request * 100, request * 100 + 9))
         cache.close(request, "finished")
-        feed.take(events, 0.0)
+        feed.take(tuple(events), 0.0)
         events.clear()
 
     run(1)
     feed.take_recent()
     before = (feed.mirror.seq, len(feed.mirror.nodes))
     feed.freeze(True)
-    run(2)
-    assert feed.frozen
-    assert (feed.mirror.seq, len(feed.mirror.nodes)) == before
-    assert feed.latest > before[0]
-    assert feed.take_recent() == []
+    for request in (2, 3, 4):
+        latest = feed.latest
+        run(request)
+        feed.fade(1000.0 * request)
+        assert feed.frozen
+        assert (feed.mirror.seq, len(feed.mirror.nodes)) == before
+        assert feed.latest > latest
+        assert feed.take_recent() == []
     feed.freeze(False)
+    assert not feed.frozen
     assert feed.mirror.seq == feed.latest
     assert len(feed.mirror.nodes) > before[1]
     assert feed.take_recent()
     assert feed.mirror.gaps == []
+    assert feed.mirror.faults == []
 
 
 def after_an_eviction() -> Feed:
