@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -15,7 +16,7 @@ from textual.screen import Screen
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
-from chatkv.engine.messages import EngineMessage, Sampling
+from chatkv.engine.messages import EngineMessage, Ready, Sampling
 from chatkv.errors import ChatkvError
 from chatkv.files import write_whole
 from chatkv.paths import data_dir
@@ -209,7 +210,13 @@ def run(
     def engine(listener: Callable[[EngineMessage], None]) -> EnginePort:
         from chatkv.engine.thread import Engine
 
-        return Engine(config, listener)
+        def hear(said: EngineMessage) -> None:
+            if isinstance(said, Ready):
+                # What is loaded stays: looking it through for garbage stops engine and screen for 0.2 s.
+                gc.freeze()
+            listener(said)
+
+        return Engine(config, hear)
 
     remembered = Remembered(data_dir() / "screen.json")
     app = ChatkvApp(

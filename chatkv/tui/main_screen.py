@@ -36,6 +36,7 @@ from chatkv.tui.key_line import KeyLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.pane_area import PaneArea
+from chatkv.tui.pace import Pace
 from chatkv.tui.quick_compositor import QuickCompositor
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.item import chips, items
@@ -48,6 +49,8 @@ DRAW_S = 1 / 12
 CACHE_EVERY = 2
 """The chat is drawn at most this often, the cache panes each second time, however many steps the engine
 makes. Both in one frame: it is frames that cost, and what they cost the engine does not get."""
+SHARE, SLOWEST_S = 0.05, 0.25
+"""While answers run: of a core, what the screen may take, and how long it waits for that at most."""
 GATHER_S = 0.003
 """Until all widgets that were drawn have said so."""
 CAPTIONS = "captions"
@@ -98,6 +101,7 @@ class MainScreen(SizedScreen):
         """Wall time, as the events are stamped with."""
         self._dirty = True
         self._drawings = 0
+        self._pace = Pace(SHARE, SLOWEST_S)
         self._drawn = False
         """Something was drawn since the last frame."""
 
@@ -150,6 +154,8 @@ class MainScreen(SizedScreen):
         self.changed()
 
     async def _draw(self) -> None:
+        if not self._pace.due() and self.desk.book.running:
+            return
         with self.app.batch_update():
             await self.draw_chat()
             self._drawings += 1
