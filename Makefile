@@ -25,7 +25,7 @@ help:
 	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
 	@echo 'make test    everything that must hold: lint, types, tests; pytest options in ARGS'
 	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
-	@echo 'make bench   measure, without a screen; options in ARGS'
+	@echo 'make bench   measure; options in ARGS'
 	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
 
 run: $(INSTALLED)

@@ -137,14 +137,16 @@ def _drawing_lines(frames: Sequence[dict[str, Any]]) -> list[Line]:
         nodes = f"{of['nodes']:,} nodes"
         goal = FRAME_MS if of is largest else None
         lines.append(_line(f"full frame, {_size(_LARGE)}, {nodes}, ms", of["frame"], goal))
-    lines.append(_line("  after a new layout", largest["layout and frame"], None))
-    lines += [_line(f"  pane alone: {name}", seconds, None) for name, seconds in largest["panes"].items()]
+    lines.append(
+        _line(f"after a new layout, {largest['nodes']:,} nodes, ms", largest["layout and frame"], None)
+    )
+    lines += [_line(f"pane alone: {name}, ms", seconds, None) for name, seconds in largest["panes"].items()]
     for of in frames:
         nodes = f"{of['nodes']:,} nodes"
         lines.append(_line(f"first picture of a tree, {nodes}, ms", [of["first"]["show_s"]], KEY_MS))
-        lines.append(_line("  a step folded", of["fold a step"], None))
-        lines.append(_line("  ten steps taken up by the panes", of["show"], None))
-        lines.append(_line("  pause, and on again", of["pause"], KEY_MS, 1.0))
+        lines.append(_line(f"a step folded, {nodes}, ms", of["fold a step"], None))
+        lines.append(_line(f"ten steps taken up by the panes, {nodes}, ms", of["show"], None))
+        lines.append(_line(f"pause, and on again, {nodes}, ms", of["pause"], KEY_MS, 1.0))
     for of in frames:
         share = of["idle"]
         line = (f"idle, {of['nodes']:,} nodes, % of a core", f"{100 * share:.1f}", "", "")

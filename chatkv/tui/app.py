@@ -188,6 +188,7 @@ class ChatkvApp(CommandsApp):
 
     async def action_quit(self) -> None:
         """At once: what has come of running answers is kept."""
+        self.hear_all()
         self.book.keep_unfinished()
         self.exit(return_code=1 if self.desk.failed else 0)
 

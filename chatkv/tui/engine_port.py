@@ -46,8 +46,4 @@ EngineFactory = Callable[[Callable[[EngineMessage], None]], EnginePort]
 
 
 class EngineReport(Message):
-    """One message of the engine, posted from its thread."""
-
-    def __init__(self, said: EngineMessage) -> None:
-        self.said = said
-        super().__init__()
+    """The engine has said something that the screen should not be late to hear; posted from its thread."""

@@ -35,8 +35,8 @@ from chatkv.tui.header import Header, LoadLine
 from chatkv.tui.key_line import KeyLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
-from chatkv.tui.pane_area import PaneArea
 from chatkv.tui.pace import Pace
+from chatkv.tui.pane_area import PaneArea
 from chatkv.tui.quick_compositor import QuickCompositor
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.item import chips, items
@@ -99,6 +99,8 @@ class MainScreen(SizedScreen):
         self.desk = desk
         self.clock: Callable[[], float] = time.time
         """Wall time, as the events are stamped with."""
+        self.catch_up: Callable[[], None] = lambda: None
+        """Has the desk take in what the engine has said; the app's."""
         self._dirty = True
         self._drawings = 0
         self._pace = Pace(SHARE, SLOWEST_S)
@@ -154,6 +156,7 @@ class MainScreen(SizedScreen):
         self.changed()
 
     async def _draw(self) -> None:
+        self.catch_up()
         if not self._pace.due() and self.desk.book.running:
             return
         with self.app.batch_update():
@@ -170,6 +173,7 @@ class MainScreen(SizedScreen):
 
     async def draw_chat(self) -> None:
         """Bring the conversation and the lines in line with the desk, if anything changed."""
+        self.catch_up()
         if self._dirty or self.desk.book.running:
             self._dirty, self._drawn = False, True
             await self.chat.sync()

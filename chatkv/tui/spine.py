@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +14,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from chatkv.chat.store import SessionStore
-from chatkv.engine.messages import ContextNear, EngineMessage, Sampling
+from chatkv.engine.messages import Batch, ContextNear, EngineMessage, Sampling
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
@@ -69,7 +70,10 @@ class SpineApp(ThemedApp):
         self._told_near: set[str] = set()
         """Keys of sessions of which it was told; each further answer would tell it again."""
         self._begun, self._early = False, ""
+        self._said: deque[EngineMessage] = deque()
+        """What the engine has said and nobody has heard yet."""
         self.main = MainScreen(self.desk, self.remembered)
+        self.main.catch_up = self.hear_all
 
     def get_theme(self, theme_name: str) -> Theme | None:
         """See the base class, which copies the list of themes; every line that is drawn asks for one."""
@@ -104,17 +108,28 @@ class SpineApp(ThemedApp):
         self.desk.connect(self._engine(self._listen))
 
     def _listen(self, said: EngineMessage) -> None:
-        """On the engine's thread: hand over and return."""
-        self.post_message(EngineReport(said))
+        """On the engine's thread: hand over and return.
+
+        A step's tokens wait for the next drawing: to wake this thread for each step would take the
+        interpreter from the engine that often.
+        """
+        self._said.append(said)
+        if not isinstance(said, Batch) or said.finished or said.near or said.verified:
+            self.post_message(EngineReport())
 
     @on(EngineReport)
     def _hear(self, event: EngineReport) -> None:
         event.stop()
-        before = self.desk.ready
-        self.desk.hear(event.said)
-        if self.desk.ready is not before:
-            self.main.engine_ready()
-        self.main.changed()
+        self.hear_all()
+
+    def hear_all(self) -> None:
+        """Take in what the engine has said since the last call, in its order."""
+        while self._said:
+            before = self.desk.ready
+            self.desk.hear(self._said.popleft())
+            if self.desk.ready is not before:
+                self.main.engine_ready()
+            self.main.changed()
 
     # Words to the person
 
