@@ -169,7 +169,9 @@ class MainScreen(SizedScreen):
                 await asyncio.sleep(GATHER_S)
         if self._drawn:
             self._drawn = False
+            # What asked for a frame meanwhile was put off, in a dialog above this screen, too.
             self.check_idle()
+            self.app.screen.check_idle()
 
     async def draw_chat(self) -> None:
         """Bring the conversation and the lines in line with the desk, if anything changed."""
