@@ -105,7 +105,9 @@ class MainScreen(SizedScreen):
         self._drawings = 0
         self._pace = Pace(SHARE, SLOWEST_S)
         self._drawn = False
-        """Something was drawn since the last frame."""
+        """Something was drawn, or wanted to be, since the last frame."""
+        self._gathering = False
+        """What is being drawn now comes into one frame, when it is complete."""
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -159,7 +161,8 @@ class MainScreen(SizedScreen):
         self.catch_up()
         if not self._pace.due() and self.desk.book.running:
             return
-        with self.app.batch_update():
+        self._gathering = True
+        try:
             await self.draw_chat()
             self._drawings += 1
             if self._drawings % CACHE_EVERY == 0:
@@ -167,11 +170,19 @@ class MainScreen(SizedScreen):
             if self._drawn:
                 # Each widget tells the screen by a message of its own that it has changed.
                 await asyncio.sleep(GATHER_S)
+        finally:
+            self._gathering = False
         if self._drawn:
             self._drawn = False
-            # What asked for a frame meanwhile was put off, in a dialog above this screen, too.
             self.check_idle()
-            self.app.screen.check_idle()
+
+    def _on_timer_update(self) -> None:
+        if self._gathering:
+            # One frame for all of it, in a moment. What waits for the frame goes on waiting.
+            self._update_timer.pause()
+            self._drawn = True
+        else:
+            super()._on_timer_update()
 
     async def draw_chat(self) -> None:
         """Bring the conversation and the lines in line with the desk, if anything changed."""

@@ -19,6 +19,8 @@ from chatkv.tui.measure.made_up import MadeUpCache
 from chatkv.tui.measure.made_up_engine import MadeUpEngine
 
 PANES = ("chat", "tree", "blocks", "table", "node", "metrics", "queue", "events", "prompt")
+_LAID_OUT_S = 10.0
+"""How long the first layout may take on a busy machine."""
 _STEPS_A_DRAWING = 10
 """Steps of a quick engine between two drawings of the cache panes."""
 
@@ -39,6 +41,9 @@ async def measure_frames(
 ) -> dict[str, Any]:
     """See the module. ``rounds``: how often each; ``engine`` has told nothing yet."""
     main, feed = app.main, app.desk.feed
+    until = time.perf_counter() + _LAID_OUT_S
+    while not app.main.query_one("#tree").size.area and time.perf_counter() < until:
+        await asyncio.sleep(0.02)
     _converse(app)
     await main.show_session(app.book.current)
     tree = engine.take_tree()
