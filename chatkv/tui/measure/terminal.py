@@ -49,7 +49,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             pass_fds=(tell,),
-            env={**os.environ, **own, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            env={**_inherited(), **own, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
             start_new_session=True,
         )
         os.close(slave)
@@ -128,3 +128,8 @@ class Terminal:
                 *lines, self._unread = (self._unread + data).split(b"\n")
                 self._messages += map(json.loads, lines)
         return time.perf_counter()
+
+
+def _inherited() -> dict[str, str]:
+    """The environment without the size of another terminal, which would be believed."""
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
