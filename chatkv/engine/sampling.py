@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import torch
 
+from chatkv.engine.likeliest import likeliest
 from chatkv.engine.messages import Sampling
 
 GREEDY_BELOW = 1e-4
@@ -68,8 +69,8 @@ class Sampler:
         if self._repeats or self._counts_matter:
             logits = self._penalized(logits)
         if self.sampling.temperature < GREEDY_BELOW:
-            token = int(logits.argmax())  # a logit that is not a number counts as the largest
-            if logits[token].isnan():
+            token = likeliest(logits)
+            if token < 0:
                 raise ValueError(_NOT_NUMBERS)
         else:
             ids, probs = self.filtered(logits)

@@ -18,7 +18,7 @@
 #include "prefill.h"
 
 /* Must grow with every change of a signature or of Decode (library.py's ABI). */
-int chatkv_abi(void) { return 3; }
+int chatkv_abi(void) { return 4; }
 
 /* Whether this process may use what the library was compiled for, beyond what CPU flags say. */
 int chatkv_granted(void) {
@@ -83,3 +83,32 @@ INLINE void join_parts(const float *partial, int parts, int heads, int dim, floa
 #undef NAME
 
 #include "step.h"
+
+/* The first index of the largest of x [count]; -1 where one is not a number. */
+int64_t likeliest(const float *x, int64_t count) {
+    vfloat highest = splat(-__builtin_inff());
+    vint odd = {0};
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vfloat v = load_f32(x + i);
+        odd |= v != v;
+        highest = vmax(v, highest);
+    }
+    float most = largest(highest);
+    int broken = 0;
+    for (int lane = 0; lane < LANES; lane++) broken |= odd[lane];
+    for (; i < count; i++) {
+        broken |= x[i] != x[i];
+        most = larger(x[i], most);
+    }
+    if (broken) return -1;
+    for (i = 0; i + LANES <= count; i += LANES) {
+        vint same = load_f32(x + i) == most;
+        int any = 0;
+        for (int lane = 0; lane < LANES; lane++) any |= same[lane];
+        if (any) break;
+    }
+    for (; i < count; i++)
+        if (x[i] == most) return i;
+    return -1;
+}

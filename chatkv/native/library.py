@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-ABI = 3
+ABI = 4
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
 
@@ -50,6 +50,8 @@ class Kernels:
             function.argtypes = arguments
             function.restype = None
             setattr(self, name, function)
+        self.likeliest = library.likeliest
+        self.likeliest.argtypes, self.likeliest.restype = [c_void_p, c_int64], c_int64
         for name, (symbol, arguments, result) in _BF16_SIGNATURES.items():
             function = getattr(library, symbol) if dtype == torch.bfloat16 else None
             if function is not None:

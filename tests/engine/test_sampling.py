@@ -15,6 +15,7 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from chatkv.engine.likeliest import likeliest
 from chatkv.engine.messages import Sampling
 from chatkv.engine.sampling import FIRST_LOOK, Sampler
 from chatkv.engine.sampling_check import check_sampling
@@ -184,3 +185,19 @@ def test_each_bad_value_is_named_in_one_line(options: dict[str, Any]) -> None:
     assert next(iter(options)) in problem
     assert "\n" not in problem
     assert check_sampling(Sampling(min_p=1.0, repetition_penalty=1.2, stop=("a",), logprobs=20)) is None
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 97, 49152])
+def test_the_likeliest_is_the_first_of_the_largest(size: int) -> None:
+    for seed in range(5):
+        logits = torch.randn(size, generator=torch.Generator().manual_seed(seed)).mul_(4).round_()
+        assert likeliest(logits) == int((logits == logits.max()).nonzero()[0])
+        assert likeliest(torch.full((size,), float("-inf"))) == 0
+        logits[size - 1 - seed % size] = float("nan")
+        assert likeliest(logits) == -1
+
+
+def test_without_kernels_torch_finds_the_likeliest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chatkv.engine.likeliest.kernels", lambda dtype: None)
+    assert likeliest(torch.tensor([1.0, 3.0, 2.0])) == 1
+    assert likeliest(torch.tensor([1.0, float("nan"), 2.0])) == -1
