@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from chatkv.model.config import DecoderConfig, read_json
 from chatkv.model.errors import ModelError
 from chatkv.model.linear import Linear
+from chatkv.model.mapped import give_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class _Reader:
     ) -> None:
         self._folder, self._config, self._dtype, self._device = folder, config, dtype, device
         self._where: dict[str, Any] = {}
+        self._mapped = True
+        """Whether all tensors so far are the file's own pages."""
         for file in weight_files(folder):
             try:
                 handle = stack.enter_context(safe_open(file, framework="pt"))
@@ -130,7 +133,11 @@ class _Reader:
     def _linear(self, parts: dict[str, int], columns: int, bias: bool) -> Linear:
         weights = [self._take(name + ".weight", rows, columns) for name, rows in parts.items()]
         biases = [self._take(name + ".bias", rows) for name, rows in parts.items()] if bias else []
-        return Linear(_join(weights), _join(biases) if bias else None)
+        joined = _join(weights)
+        if len(weights) > 1 and self._mapped:
+            for weight in weights:
+                give_back(weight)
+        return Linear(joined, _join(biases) if bias else None)
 
     def _take(self, name: str, *shape: int) -> torch.Tensor:
         return self._tensor(self._prefix + name, shape)
@@ -155,6 +162,8 @@ class _Reader:
                 f"{self._folder}: tensor {name} is {tensor.dtype}; "
                 "only bf16, fp16 and fp32 weights are supported"
             )
+        if tensor.dtype != self._dtype or self._device != "cpu":
+            self._mapped = False
         return tensor.to(device=self._device, dtype=self._dtype)
 
 
