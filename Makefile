@@ -13,17 +13,19 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 # more): this is the smallest of its versions. Where it can't be had those tests are skipped.
 FLASHINFER := 0.6.18.post1
 INSTALLED_FLASHINFER := $(VENV)/.installed-flashinfer-$(FLASHINFER)
+INSTALLED_GPU := $(VENV)/.installed-gpu
 FLASHINFER_IMPORTS := 'apache-tvm-ffi>=0.1.11,<0.2' nvidia-ml-py requests tqdm packaging
 ARGS ?=
 # Who names a model does not need the default one.
 FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench wheel clean
+.PHONY: help run test test-gpu lint format bench wheel clean
 
 help:
 	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
 	@echo 'make test    everything that must hold: lint, types, tests; pytest options in ARGS'
+	@echo 'make test-gpu  the tests that need an NVIDIA GPU; elsewhere they are skipped, with the reason'
 	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
 	@echo 'make bench   measure; options in ARGS'
 	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
@@ -35,6 +37,11 @@ run: $(INSTALLED)
 test: lint $(INSTALLED_FLASHINFER)
 	@$(BIN)/chatkv fetch
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+# A process of its own: the other tests forbid FlashInfer to compile. The first time takes minutes.
+test-gpu: $(INSTALLED_GPU)
+	@$(BIN)/chatkv fetch
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu $(ARGS)
 
 lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
@@ -69,6 +76,11 @@ $(INSTALLED_DEV): pyproject.toml $(KERNELS) $(BIN)/pip
 $(INSTALLED_FLASHINFER): | $(INSTALLED_DEV)
 	@$(PIP) install $(FLASHINFER_IMPORTS) && $(PIP) install --no-deps flashinfer-python==$(FLASHINFER) && touch $@ \
 	    || echo 'make: FlashInfer could not be installed: the tests of its wrapper classes are skipped' >&2
+
+$(INSTALLED_GPU): pyproject.toml $(INSTALLED_DEV)
+	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+	    echo 'Installing FlashInfer into $(VENV) (820 MB) ...'; \
+	    $(PIP) install --editable '.[dev,gpu]' && touch $@; fi
 
 $(BIN)/pip:
 	@for python in "$$PYTHON" python3 python3.13 python3.12 python3.11 python; do \
