@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import Annotated
+
+import typer
+
+from chatkv.cli import choices
 
 
-def doctor() -> None:
+def doctor(
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile FlashInfer's kernels for a model now, and try them.")
+    ] = False,
+    model: choices.Model = choices.MODEL,
+    device: choices.Device = "auto",
+) -> None:
     """Say what the engine takes on this machine, what is missing, and where things are kept."""
+    if compile:
+        from chatkv.cli.doctor_compile import compile_kernels
+        from chatkv.cli.models import check_model
+
+        check_model(model)
+        compile_kernels(model, device)
+        return
     import torch
 
     from chatkv import __version__

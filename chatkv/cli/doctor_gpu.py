@@ -6,6 +6,7 @@ import torch
 
 from chatkv.attention import flashinfer_library
 from chatkv.attention.flashinfer_rules import OLDEST_GPU
+from chatkv.attention.flashinfer_tools import driver, tools
 from chatkv.engine.devices import cuda_problem, pick
 
 
@@ -15,7 +16,12 @@ def gpu_rows() -> list[tuple[str, str]]:
     notes: list[str] = []
     place = pick("auto", notes)
     rows = [("GPU", problem)] if problem else [_gpu(index) for index in range(torch.cuda.device_count())]
+    if found := driver():
+        rows.append(("GPU driver", found))
     rows.append(("FlashInfer", _flashinfer(place.capability)))
+    if place.capability is not None and flashinfer_library.why_not() is None:
+        rows.append(("CUDA of torch", str(torch.version.cuda)))
+        rows += [(tool.name, tool.said) for tool in tools()]
     rows.append(("--device auto", "; ".join((str(place.device), *notes))))
     return rows
 
