@@ -7,12 +7,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import SystemCommand
-from textual.screen import Screen
+from textual.command import Provider
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
@@ -25,8 +24,9 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.engine_port import EnginePort
-from chatkv.tui.keys.current import Keymap, fill, hint
+from chatkv.tui.keys.current import Keymap
 from chatkv.tui.layout import Arrangement
+from chatkv.tui.palette import Everything
 from chatkv.tui.remembered import Remembered
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ CLOSE_S = 0.3
 class ChatkvApp(CommandsApp):
     """The whole app: the palette, pictures, the tour, quitting."""
 
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Everything}
     first_run = False
     """Nobody has seen the tour yet: it begins by itself, if a person is looking."""
     tour_wanted = False
@@ -104,74 +105,6 @@ class ChatkvApp(CommandsApp):
             self.report(f"can't export the picture: {error}", "error")
             return
         self.say("exported " + " and ".join(str(path) for path in paths))
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Everything, for the palette."""
-        if screen is not self.main:
-            return
-        main = self.main
-        commands: tuple[tuple[str, str, Callable[[], object]], ...] = (
-            ("New session", "{new}", self.action_new),
-            ("Sessions", "{sessions} · filter, open, rename, delete", self.action_sessions),
-            ("Search all sessions", "{search} · what was said anywhere", self.action_search),
-            ("Fork this session", "{fork} · at any message, with its cost", self.action_fork),
-            (
-                "Verify the last answer",
-                "{chat.verify} in the chat · against a run without the cache",
-                self.action_verify,
-            ),
-            ("Rename this session", "{rename}", self.action_rename),
-            ("System prompt", "what the model is told before everything else", self.action_system),
-            ("Delete this session", "asks first", self.action_delete),
-            ("Undo delete", "bring back the session deleted last", self.action_undelete),
-            ("Answer again", "{again}", self.action_regenerate),
-            (
-                "Three answers at once",
-                "{chat.answers} in the chat · sampled over one prompt, whose cache they share",
-                self.action_answers,
-            ),
-            ("Edit the last question", "{chat.edit} in the chat", self.action_edit),
-            ("Copy the last answer", "{chat.copy} in the chat", self.action_copy_answer),
-            ("Copy a code block", "{chat.copy_code} in the chat", self.action_copy_code),
-            ("Sort the list of sessions", "{pane.sort} in the list", self.action_sort_sessions),
-            ("Stop all answers", "in every session", self.action_stop_all),
-            ("Clear the cache", "forget every cached prefix", self.action_clear_cache),
-            ("Pause or go on with the picture", "{pane.pause} · the engine goes on", main.action_freeze),
-            (
-                "Captions",
-                "{pane.captions} · what has just happened, or none",
-                main.action_captions,
-            ),
-            ("Export the picture", "{pane.export} · JSON and SVG", self.action_export),
-            ("Save the screen as SVG", "all of it, as it is now", self.action_save_screen),
-            ("Zoom the pane", "{pane.zoom}", main.action_zoom),
-            ("Panes", "{pane.list} · show and hide them", main.action_list_panes),
-            ("Usual sizes of the panes", "{pane.usual_sizes}", main.action_usual_sizes),
-            ("Usual panes", "sizes, places and what is hidden as at first", main.action_usual_panes),
-            ("Theme", "choose the colours", self.action_change_theme),
-            ("Keys", "{help} · all keys", self.action_help),
-            ("Tour", "a short look around", self.action_tour),
-            ("Quit", "{quit}", self.action_quit),
-        )
-        for title, help_text, action in commands:
-            yield SystemCommand(title, fill(help_text), action)
-        for row in main.pane_rows():
-            title = f"{'Hide' if row.shown else 'Show'} pane: {row.title}"
-            yield SystemCommand(title, "", lambda pane=row.pane: main.toggle(pane))
-        for example in self.book.examples:
-            yield SystemCommand(
-                f"Open an example session: {one_line(example.name, 50)}",
-                "a copy of it, as one of yours",
-                lambda example=example: self.open_example(example),
-            )
-        for number, session in enumerate(self.book.sessions, 1):
-            key = session.key
-            yield SystemCommand(
-                f"Go to {number} {one_line(session.name, 50)}",
-                hint(f"go_{number}") if number < 10 else "",
-                lambda key=key: self.switch_to(key),
-                discover=False,
-            )
 
     def action_save_screen(self) -> None:
         """The screen as it is, as SVG."""

@@ -22,6 +22,7 @@ from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.keys.actions import ACTIONS, PANES, PLACES
 from chatkv.tui.keys.current import fill, hint, short, spell, use
 from chatkv.tui.keys.keymap import KeysError, normal, read_keys
+from chatkv.tui.palette import entries
 from tests.tui.helpers import Bench
 
 CLASSES = {
@@ -273,7 +274,7 @@ async def test_changed_keys_act_and_are_named_everywhere(tmp_path: Path) -> None
         assert "f2" not in bench.screen_text
         await bench.press("f5")
         assert bench.app.screen is bench.app.main
-        told = {c.title: c.help for c in bench.app.get_system_commands(bench.app.main)}  # type: ignore[arg-type]
+        told = {c.title: c.help for c in entries(bench.app)}
         assert told["New session"] == "f5"
         await bench.press("ctrl+g")
         assert type(bench.app.screen).__name__ == "CommandPalette"

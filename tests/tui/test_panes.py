@@ -9,6 +9,7 @@ from textual.geometry import Offset, Region
 
 from chatkv.tui import panes_kept
 from chatkv.tui.layout import CACHE_PANES, PANES, Arrangement
+from chatkv.tui.palette import entries
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sized_screen import SizedScreen
 from tests.tui.helpers import Bench
@@ -223,10 +224,10 @@ async def test_the_list_of_panes_brings_one_back(tmp_path: Path) -> None:
 async def test_the_palette_shows_and_hides(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():
-        commands = {c.title: c for c in bench.app.get_system_commands(bench.app.main)}
-        commands["Show pane: Sessions"].callback()
-        commands["Hide pane: Tree"].callback()
-        commands["Show pane: Queue" if "Show pane: Queue" in commands else "Hide pane: Queue"].callback()
+        commands = {c.title: c for c in entries(bench.app)}
+        commands["Show pane: Sessions"].run()
+        commands["Hide pane: Tree"].run()
+        commands["Show pane: Queue" if "Show pane: Queue" in commands else "Hide pane: Queue"].run()
         await bench.settle()
         assert bench.app.main.seen == ["sessions", "chat", "blocks", "metrics"]
         assert "queue" not in bench.app.main.cache.plan.stack_of("metrics")

@@ -16,6 +16,7 @@ from chatkv.engine.messages import Sampling
 from chatkv.tui.app import TOURED, ChatkvApp, run
 from chatkv.tui.dialogs.tour import CARDS, Tour, place
 from chatkv.tui.keys.keymap import read_keys
+from chatkv.tui.palette import entries
 from chatkv.tui.remembered import Remembered
 from tests.tui.helpers import Bench
 
@@ -117,7 +118,7 @@ async def test_it_comes_by_itself_once_and_never_where_nobody_looks(tmp_path: Pa
         await asked.settle()
         await asked.press("escape")
         assert asked.app.screen is asked.app.main
-        assert "Tour" in [each.title for each in asked.app.get_system_commands(asked.app.main)]  # type: ignore[arg-type]
+        assert "Tour" in [each.title for each in entries(asked.app)]
         await asked.type("/tour")
         assert isinstance(asked.app.screen, Tour)
     small = Bench(tmp_path)

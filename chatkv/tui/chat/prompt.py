@@ -19,7 +19,6 @@ from chatkv.tui.keys_in_order import obey_now
 
 LARGE_PASTE = 8_000
 """Characters. A longer paste stands in the prompt as one short mark: laying out 1 MB would hang."""
-MAX_ROWS = 8
 
 
 class Prompt(TextArea):
@@ -115,6 +114,12 @@ class Prompt(TextArea):
         self._typing = False
         self.text = self._fold(text) if len(text) > LARGE_PASTE else text
         self.move_cursor(self.document.end)
+
+    def begin(self, line: str) -> None:
+        """``line`` takes the place of the text as if it had been typed: what may follow it is offered."""
+        self.load(line)
+        self._typing = True
+        self._look()
 
     def put_back(self, text: str) -> None:
         """``text`` could not be sent: it stands before whatever was typed since."""
