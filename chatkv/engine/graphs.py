@@ -88,7 +88,8 @@ class Rows(NamedTuple):
 def pick(logits: torch.Tensor) -> torch.Tensor:
     """The likeliest id of each row, the first of equals; -1 where a logit is not a number. int64 [rows]."""
     values, ids = logits.max(-1)  # to both this and argmax, what is not a number is the largest
-    return torch.where(values.isnan(), -1, ids)
+    # torch.where would bring -1 in by a copy, which waits and can't be captured.
+    return ids.masked_fill(values.isnan(), -1)
 
 
 class DecodeGraphs:

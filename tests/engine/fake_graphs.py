@@ -13,6 +13,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+aten = torch.ops.aten
+WAITS = (aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.scalar_tensor, aten.lift_fresh)
+"""Operators that read a number or a size back, or bring a number of the host in by a copy of its own."""
+SCALAR_WHERE = (aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+"""``where`` makes a tensor of its number, on the host. (In inference mode this isn't seen in parts.)"""
 Kernel = Callable[[], Any]
 
 
@@ -34,7 +39,7 @@ class Tape(TorchDispatchMode):
         super().__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket in (torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero):
+        if func.overloadpacket in WAITS or func in SCALAR_WHERE:
             raise RuntimeError(f"{func} waits for the device, which a capture can't")
         kwargs = kwargs or {}
         result = func(*args, **kwargs)

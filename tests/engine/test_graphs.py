@@ -241,6 +241,8 @@ def test_the_fake_refuses_what_a_capture_would() -> None:
     graph = FakeGraph()
     with pytest.raises(RuntimeError, match="waits for the device"):
         graph.capture(lambda: out.fill_(int(numbers.sum())))
+    with pytest.raises(RuntimeError, match="waits for the device"):
+        graph.capture(lambda: out.copy_(torch.where(numbers > 0, 1.0, out)))  # its number is copied
     graph, scale = FakeGraph(), 2.0
     graph.capture(lambda: out.copy_(numbers * scale))
     numbers.fill_(5)
