@@ -60,16 +60,19 @@ class _CudaGraph:
 
     def capture(self, call: Callable[[], None]) -> None:
         """See ``Graph``."""
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UPS):
+        before = torch.cuda.current_stream(self._stream.device)
+        # Around it all: a capture that fails does not give the stream back.
+        with torch.cuda.stream(before):
+            self._stream.wait_stream(before)
+            with torch.cuda.stream(self._stream):
+                for _ in range(WARM_UPS):
+                    call()
+            before.wait_stream(self._stream)
+            # Another thread's use of the GPU is no fault of this capture.
+            with torch.cuda.graph(
+                self._graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ):
                 call()
-        torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
-        # Another thread's use of the GPU is no fault of this capture.
-        with torch.cuda.graph(
-            self._graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-        ):
-            call()
 
     def replay(self) -> None:
         """See ``Graph``."""
