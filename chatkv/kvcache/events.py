@@ -24,7 +24,7 @@ The information on the wire of vLLM and SGLang (``BlockStored``, ``BlockRemoved`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -336,12 +336,3 @@ class EventLog:
         self.clock += 1
         if self._sink is not None:
             self._sink(kind(seq=self.clock, **values))
-
-
-def as_dict(event: Event) -> dict[str, Any]:
-    """A JSON-ready form: ``{"event": class name, field: value, …}``; arrays become lists."""
-    out: dict[str, Any] = {"event": type(event).__name__}
-    for f in fields(event):
-        value = getattr(event, f.name)
-        out[f.name] = value.tolist() if isinstance(value, np.ndarray) else value
-    return out

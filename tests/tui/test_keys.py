@@ -18,6 +18,7 @@ from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
 import chatkv.tui
+from chatkv.chat.store import SessionStore
 from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.keys.actions import ACTIONS, PANES, PLACES
 from chatkv.tui.keys.current import fill, hint, short, spell, use
@@ -196,7 +197,9 @@ SAID_OF_KEYS_THAT_STAY = (
 
 def test_words_on_the_screen_name_keys_through_the_table() -> None:
     """Whoever changes a key would read the wrong one otherwise: use hint(), short() or fill()."""
-    key = re.compile(r"(\b(ctrl|alt|shift)\+\w|\^[a-z]\b|\besc\b|\bf\d\d?\b)")
+    key = re.compile(
+        r"(\b(ctrl|alt|shift)\+\w|\^[a-z]\b|\besc\b|\bf\d\d?\b|← →|\b\w (twice|again|copies|for the end)\b)"
+    )
     found = []
     for path in Path(chatkv.tui.__path__[0]).rglob("*.py"):
         if path.parent.name in ("keys", "measure"):
@@ -221,6 +224,23 @@ def test_alt_and_a_letter_that_textual_reads_as_something_else() -> None:
 def footer(bench: Bench) -> dict[str, str]:
     keys = bench.app.main.query_one(Footer).query(FooterKey)
     return {key.description: key.key_display for key in keys}
+
+
+async def test_what_stands_among_messages_names_the_keys_in_force(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    conversation = store.create("long")
+    for number in range(40):
+        store.append(conversation, conversation.append("user", f"question {number}"))
+        store.append(conversation, conversation.append("assistant", f"answer {number}", token_ids=[1]))
+    keymap = read_keys({"move": {"first": "f3", "last": "f4"}, "chat": {"older_version": "f7", "copy": "f8"}})
+    bench = Bench(tmp_path, keymap=keymap, script=lambda request: "long " * 30_000)
+    async with bench.run(size=(80, 24)):
+        await bench.press("ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+        assert "2/2 f7 →" in bench.screen_text
+        await bench.press("escape", "f3")
+        assert "earlier messages · click, or f3 twice" in bench.screen_text
 
 
 async def test_changed_keys_act_and_are_named_everywhere(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from textual.containers import VerticalScroll
 from textual.widgets import Input
 
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Failed, Sampling
 from chatkv.tui.app import ChatkvApp, run
+from chatkv.tui.cache.states import Look
 from chatkv.tui.feed import FAINT_S
 from chatkv.tui.layout import PANES, Arrangement, arrangement
 from tests.tui.helpers import Bench
@@ -231,6 +233,10 @@ async def test_help_opens_and_closes(tmp_path: Path, key: str) -> None:
     async with bench.run():
         await bench.press("f1")
         assert "new line" in bench.screen_text
+        bench.app.screen.query_one(VerticalScroll).scroll_end(animate=False)
+        await bench.settle()
+        for look in Look:
+            assert f"{look.glyph} {look.word}" in bench.screen_text
         await bench.press(key)
         assert bench.app.screen is bench.app.main
 

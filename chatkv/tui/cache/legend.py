@@ -9,18 +9,6 @@ from textual.widget import Widget
 from chatkv.tui.cache.cells import clip
 from chatkv.tui.cache.states import Look
 
-_ORDER = (
-    Look.REUSED,
-    Look.NEW,
-    Look.EVICTED,
-    Look.LOCKED,
-    Look.IDLE,
-    Look.FREE,
-    Look.COPIED,
-    Look.PINNED,
-    Look.LEFT,
-)
-
 
 class Legend(Widget):
     """``= reused  + new  x evicted …    seq 1842 ▶ LIVE``; entries that don't fit are left out."""
@@ -48,7 +36,7 @@ class Legend(Widget):
         clock = clip(self._clock, width)
         room = width - cell_len(clock)
         pieces: list[tuple[str, Look | None]] = []
-        for look in _ORDER:
+        for look in Look:
             text = f"{look.glyph} {look.word}"
             if len(text) + 2 > room:
                 break

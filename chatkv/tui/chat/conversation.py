@@ -17,7 +17,7 @@ from chatkv.chat.tree import Message
 from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
 from chatkv.tui.cheap_layout import LaidOutOnce
-from chatkv.tui.keys.current import bind, hint
+from chatkv.tui.keys.current import bind, hint, sign
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
@@ -25,6 +25,11 @@ WINDOW = 24
 """Messages mounted at first, and more at each "earlier": 200 Markdown widgets take seconds."""
 KEPT_MOUNTED = 3 * WINDOW
 """Going up beyond these, the newest ones are let go."""
+
+
+def _version(at: int, count: int) -> str:
+    """``2/3 ← →``: which of several it is, and the keys to the others; empty where it is the only one."""
+    return f"{at}/{count} {sign('chat.older_version')} {sign('chat.newer_version')}" if count > 1 else ""
 
 
 class More(Static):
@@ -235,7 +240,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
 
     def _siblings(self, message: Message) -> str:
         ids = [m.id for m in self.session.conversation.siblings(message.id)]
-        return f"{ids.index(message.id) + 1}/{len(ids)} ← →" if len(ids) > 1 else ""
+        return _version(ids.index(message.id) + 1, len(ids))
 
     async def _settle_live(self, path: list[Message]) -> None:
         """A live view whose answer is over becomes that message's view, or goes."""
@@ -284,7 +289,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
             self._live, self._live_of = AnswerView(self.who), running
             await self._list.mount(self._live)
         at, count = self.session.place
-        await self._live.feed(running, f"{at}/{count} ← →" if count > 1 else "")
+        await self._live.feed(running, _version(at, count))
 
     def _sync_notes(self) -> None:
         for view in self._views:
@@ -315,11 +320,11 @@ class ConversationView(LaidOutOnce, VerticalScroll):
         first = self._first or 0
         self._earlier.display = first > 0
         if first > 0:
-            self._earlier.update(f"▲ {first} earlier messages · click, or g twice")
+            self._earlier.update(f"▲ {first} earlier messages · click, or {hint('move.first')} twice")
         later = 0 if self._end is None else len(path) - self._end
         self._later.display = later > 0
         if later > 0:
-            self._later.update(f"▼ {later} later messages · click, or G for the end")
+            self._later.update(f"▼ {later} later messages · click, or {hint('move.last')} for the end")
         head, session = self.session.head, self.session
         waits = session.running is None and session.notice is None
         for view in self._views:

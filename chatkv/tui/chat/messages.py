@@ -239,7 +239,7 @@ class AnswerView(MessageView):
         tokens = len(message.token_ids or ())
         rest = len(message.text) - SHOWN_ANSWER
         # Not in the Markdown: the cut may lie inside a block of code.
-        more = f"… {rest:,} more characters (y copies all)" if rest > 0 else ""
+        more = f"… {rest:,} more characters ({hint('chat.copy')} copies all)" if rest > 0 else ""
         self._parts = [part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part]
         self._figures.show(self._parts)
         thinking = message.meta.get("thinking")

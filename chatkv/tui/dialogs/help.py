@@ -14,6 +14,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
+from chatkv.tui.cache.states import Look
 from chatkv.tui.keys.current import bind, fill, hint
 
 _KEYS = 20
@@ -141,15 +142,6 @@ IN_BROWSER = (
 )
 """The same, where ``--web`` shows the screen; browsers' keys are not a person's to change."""
 
-GLYPHS = (
-    ("=", "reused", "kv-reused"),
-    ("+", "new", "kv-new"),
-    ("x", "evicted", "kv-evicted"),
-    ("#", "locked", "kv-locked"),
-    ("·", "idle", "kv-idle"),
-    (".", "free", "kv-free"),
-)
-
 
 class KeyTable(Widget):
     """Keys on the left, what they do on the right, wrapped under itself."""
@@ -176,8 +168,8 @@ class KeyTable(Widget):
                 for pressed, does in zip_longest(left, right, fillvalue=""):
                     lines.append(Content.assemble(f"  {pressed:<{_KEYS}}", (does, "$text-muted")))
         lines.append(Content("Nodes and blocks").stylize("bold $accent"))
-        marks = [Content(f"{glyph} {word}   ").stylize(f"${colour}") for glyph, word, colour in GLYPHS]
-        lines += [Content.assemble("  ", *marks[:3]), Content.assemble("  ", *marks[3:])]
+        marks = [Content(f"{f'{look.glyph} {look.word}':<15}").stylize(look.variable) for look in Look]
+        lines += [Content.assemble("  ", *marks[at : at + 3]) for at in range(0, len(marks), 3)]
         return lines
 
 

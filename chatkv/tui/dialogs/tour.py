@@ -16,14 +16,15 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from chatkv.tui.cache.states import Look
 from chatkv.tui.chat.prompt import Prompt
-from chatkv.tui.dialogs.help import GLYPHS
 from chatkv.tui.keys.current import bind, fill, hint, keys_of
 
 if TYPE_CHECKING:
     from chatkv.tui.arranged_screen import ArrangedScreen
 
 
+_FIRST_LOOKS = (Look.REUSED, Look.NEW, Look.EVICTED, Look.LOCKED, Look.IDLE, Look.FREE)
 _KEYS = ("tour.next", "tour.back", "tour.skip")
 
 
@@ -152,7 +153,7 @@ class Tour(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """The first card."""
-        marks = [Content(f"{glyph} {word}   ").stylize(f"${colour}") for glyph, word, colour in GLYPHS]
+        marks = [Content(f"{look.glyph} {look.word}   ").stylize(look.variable) for look in _FIRST_LOOKS]
         self.query_one(".glyphs", Static).update(Content.assemble(*marks[:3], "\n", *marks[3:]))
         # Beside what it is about, whenever that comes to lie elsewhere.
         self._main.screen_layout_refresh_signal.subscribe(self, lambda _: self._place())

@@ -17,6 +17,7 @@ NONE = "<none>"
 """What an action without a key is bound to: no terminal sends it."""
 
 _NAMES = {"escape": "esc"}
+_ARROWS = {"left": "←", "right": "→", "up": "↑", "down": "↓"}
 _changed: dict[str, tuple[str, ...]] = {}
 
 
@@ -68,6 +69,12 @@ def hint(id: str) -> str:
 def short(id: str) -> str:
     """The same for a line of hints: ``^n``."""
     return re.sub(r"^ctrl\+(?=.$)", "^", hint(id)).replace("delete", "del")
+
+
+def sign(id: str) -> str:
+    """The same where there is hardly room: ``←``."""
+    key = hint(id)
+    return _ARROWS.get(key, key)
 
 
 def every_key(id: str) -> str:
