@@ -150,7 +150,9 @@ def _print_keys() -> None:
     rows = []
     for id, action in ACTIONS.items():
         pressed = changed[id] if id in changed else action.keys.split(",")
-        where = " ".join(each for each in action.where.split() if each in PLACES)
+        where = " ".join(
+            "list-of-panes" if each == "panes" else each for each in action.where.split() if each in PLACES
+        )
         if "main" in action.where.split():
             where = ("panes" if id.startswith("pane.") else "everywhere") + f" {where}".rstrip()
         rows.append(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
@@ -63,6 +66,22 @@ def tell(message: str, code: int) -> int:
     except BrokenPipeError:
         _drop_output()
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with what has to be done at the end, but don't take the interpreter apart.
+
+    With torch loaded that takes more than a second, in which a person waits for the shell.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except BrokenPipeError:
+        _drop_output()
+    os._exit(code)
 
 
 def _drop_output() -> None:

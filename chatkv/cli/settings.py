@@ -134,6 +134,8 @@ def _checked(path: Path, tables: Mapping[str, Any]) -> Settings:
                 raise UsageError(f"{where}: there is no such setting{nearest(_snake(name), known())}")
             if setting.table != table:
                 raise UsageError(f"{where}: belongs under [{setting.table}]")
+            if setting.name in values:
+                raise UsageError(f"{where}: is there twice, with - and with _")
             values[setting.name] = _value(where, setting, value, path.parent)
     _refuse_unworkable(path, values)
     return Settings(path, values, _keys(path, tables.get("keys", {})))
@@ -154,6 +156,9 @@ def _value(where: str, setting: Setting, value: object, folder: Path) -> object:
     )
     if not good:
         raise UsageError(f"{where}: takes {_KINDS[kind]}, not {one_line(repr(value), 60)}")
+    texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    if any("\0" in text for text in texts) or (kind in (Path, str) and not str(value).strip()):
+        raise UsageError(f"{where}: can't be {one_line(repr(value), 60)}")
     if kind in (int, float):
         number = cast(float, value)
         if setting.low is not None and number < setting.low:
@@ -185,7 +190,8 @@ def _refuse_unworkable(path: Path, values: Mapping[str, object]) -> None:
                 engine |= alone
                 EngineConfig(**alone).validate()
         except ChatkvError as error:
-            raise UsageError(f"{path}: [{setting.table}] {name}: {_plain(str(error))}") from None
+            told = _plain(str(error)).removeprefix(f"{name} ")
+            raise UsageError(f"{path}: [{setting.table}] {name}: {told}") from None
     try:
         EngineConfig(**engine).validate()
     except ChatkvError as error:

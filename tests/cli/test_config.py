@@ -16,6 +16,7 @@ from chatkv.cli.outcome import invoke
 from chatkv.cli.settings import NOT_KEPT, Settings, known, load
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
+from chatkv.tui.keys.actions import ACTIONS
 
 Write = Callable[[str], Path]
 
@@ -125,11 +126,16 @@ def test_without_a_file_all_is_as_built_in(opened: list[tuple[Any, ...]], tmp_pa
         ("[run]\nstrict_blocks = 1", "takes true or false"),
         ("[run]\nmodel = 1", "takes text in quotes"),
         ("[run]\nmodel = {a = 1}", "takes text in quotes"),
-        ("[run]\nkv_memory = '12parsecs'", "[run] kv_memory: kv_memory '12parsecs' is not a size"),
-        ("[run]\ncache = 'lots'", "[run] cache: cache must be one of radix, hash, none"),
+        ("[run]\nmodel = ''", "[run] model: can't be ''"),
+        ("[run]\nsessions = ' '", "[run] sessions: can't be ' '"),
+        ('[run]\nsessions = "a\\u0000b"', "[run] sessions: can't be"),
+        ('[sampling]\nstop = ["\\u0000"]', "[sampling] stop: can't be"),
+        ("[run]\nnum-blocks = 4\nnum_blocks = 8", "[run] num_blocks: is there twice, with - and with _"),
+        ("[run]\nkv_memory = '12parsecs'", "[run] kv_memory: '12parsecs' is not a size"),
+        ("[run]\ncache = 'lots'", "[run] cache: must be one of radix, hash, none"),
         ("[run]\nkv_memory = 1048576\nnum_blocks = 4", "[run] give kv_memory or num_blocks, not both"),
         ("[run]\ncache = 'hash'\neviction = 'lfu'", "[run] cache hash evicts"),
-        ("[sampling]\ntemperature = nan", "[sampling] temperature: temperature must be"),
+        ("[sampling]\ntemperature = nan", "[sampling] temperature: must be"),
         ("[sampling]\nstop = [1]", "[sampling] stop: takes a list of texts"),
         ("[keys]\nnwe = 'f5'", "[keys] nwe: there is no such action; did you mean 'new'?"),
         ("[keys]\nnew = 'ctrl+o'", "[keys] new: 'ctrl+o' is fork"),
@@ -273,6 +279,12 @@ def test_the_example_says_nothing_and_every_line_of_it_works(
         assert len(settings.values) + len(settings.keys) == 1, line
     named = {line[1:].split(" ")[0] for line in lines}
     assert named >= known().keys()
+    # All of them at once, but for one of the two that exclude each other.
+    for line in lines:
+        text = text.replace(line, "" if "kv_memory" in line else line[1:])
+    path.write_text(text)
+    settings = load()
+    assert (len(settings.values), len(settings.keys)) == (len(known()) - 1, len(ACTIONS))
 
 
 def test_an_example_is_not_written_where_it_can_not_be(tmp_path: Path) -> None:

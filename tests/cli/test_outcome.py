@@ -129,6 +129,38 @@ def test_a_terminal_without_unicode_gets_question_marks() -> None:
     assert b"run" in done.stdout
 
 
+def test_an_interpreter_with_torch_is_not_taken_apart_but_nothing_is_lost() -> None:
+    """Taking it apart takes more than a second after ctrl+q."""
+    program = """
+import atexit, sys, threading, time
+from chatkv.cli import main
+class Slow:
+    def __del__(self): print("taken apart", flush=True)
+kept = Slow()
+kept.itself = kept
+sys.modules["torch"] = kept
+atexit.register(print, "at the end")
+threading.Thread(target=lambda: (time.sleep(0.2), print("the thread")), daemon=False).start()
+main()
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "at the end"
+    assert sorted(line.split(" ")[0] for line in lines) == ["at", "chatkv", "the"]
+    done = subprocess.run([*command, "run", "--nothing"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("chatkv: No such option: --nothing")
+
+
+def test_without_the_script_python_runs_the_package() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "chatkv", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("chatkv ")
+
+
 def test_version_and_help_load_nothing_heavy() -> None:
     probe = (
         "import sys\nfrom chatkv.cli.outcome import invoke\n"

@@ -66,7 +66,7 @@ class BlockTableView(ScrollView, can_focus=True):
         bind("move.last", "go(-1)"),
         bind("pane.inspect", "select", "Inspect"),
         bind("pane.tree", "tree", "Tree", tooltip="Its node in the tree"),
-        bind("pane.blocks", "map", "Map", tooltip="The block in the map"),
+        bind("pane.blocks", "map", "Blocks", tooltip="The block in the map"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -91,11 +91,11 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ),
             ("{pane.hide}, {pane.list}", "hide the pane; list of panes: show, hide"),
             (
-                "{pane.line_left} {pane.line_right} {pane.line_up} {pane.line_down}",
+                "{pane.line_left}, {pane.line_right}, {pane.line_up}, {pane.line_down}",
                 "move the border beside the pane; the mouse drags it",
             ),
             (
-                "{pane.taller} {pane.lower} {pane.wider} {pane.narrower}",
+                "{pane.taller}, {pane.lower}, {pane.wider}, {pane.narrower}",
                 "make the pane taller, lower, wider, narrower",
             ),
             ("{pane.usual_sizes}", "the usual sizes; so does a double click on a border"),
@@ -176,7 +176,7 @@ class KeyTable(Widget):
 class Help(ModalScreen[None]):
     """Escape, f1, ? or q closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bind("help.close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [bind("dialog.close_help", "close")]
 
     DEFAULT_CSS = """
     Help { align: center middle; }
@@ -191,7 +191,7 @@ class Help(ModalScreen[None]):
         """Its parts."""
         with VerticalScroll() as box:
             box.border_title = "Keys"
-            box.border_subtitle = f"{hint('help.close')} closes"
+            box.border_subtitle = f"{hint('dialog.close_help')} closes"
             yield KeyTable()
 
     def action_close(self) -> None:

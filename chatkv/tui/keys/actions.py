@@ -136,7 +136,8 @@ ACTIONS: dict[str, Action] = {
     "tour.next": Action("enter,right", "tour", "next card"),
     "tour.back": Action("left", "tour", "card before"),
     "tour.skip": Action("escape", "tour", "end the tour"),
-    "help.close": Action("escape,question_mark,q,enter", "help", "close"),
+    # Not help.close: in TOML a name is a key or a table, and help is an action.
+    "dialog.close_help": Action("escape,question_mark,q,enter", "help", "close"),
 }
 
 
