@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ FLAGS = [
     "-fPIC",
     "-w",
 ]
+TIMEOUT_S = 900
+"""For one library: 15 seconds of an idle core, but machines are busy, and some are slow."""
 _V4 = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
 _BF16 = [*_V4, "-mavx512bf16", "-mavx512vnni"]
 VARIANTS = {
@@ -47,35 +50,33 @@ def variants() -> dict[str, list[str]]:
 
 
 def build(folder: Path = HERE) -> list[Path]:
-    """Compile into ``folder``; the libraries that came out, none where there is no compiler."""
+    """Compile into ``folder``, as many at a time as there are cores; the libraries that came out.
+
+    None where there is no compiler.
+    """
     compiler = os.environ.get("CC") or next((c for c in ("cc", "gcc", "clang") if shutil.which(c)), None)
     if compiler is None:
         return []
-    made = []
-    for name, flags in variants().items():
-        target = folder / f"kernels-{name}.so"
-        with tempfile.TemporaryDirectory(dir=folder) as aside:
-            out = Path(aside) / target.name
-            # Apple's compiler has no OpenMP of its own: then one thread.
-            for openmp in (["-fopenmp"], []):
-                command = [
-                    *compiler.split(),
-                    *FLAGS,
-                    *flags,
-                    *openmp,
-                    str(HERE / "kernels.c"),
-                    "-o",
-                    str(out),
-                ]
-                try:
-                    done = subprocess.run(command, capture_output=True, timeout=300)
-                except (OSError, subprocess.TimeoutExpired):
-                    break
-                if done.returncode == 0:
-                    out.replace(target)
-                    made.append(target)
-                    break
-    return made
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        made = [workers.submit(_compile, compiler, *kind, folder) for kind in variants().items()]
+    return [path for path in (work.result() for work in made) if path is not None]
+
+
+def _compile(compiler: str, name: str, flags: list[str], folder: Path) -> Path | None:
+    target = folder / f"kernels-{name}.so"
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        out = Path(aside) / target.name
+        # Apple's compiler has no OpenMP of its own: then one thread.
+        for openmp in (["-fopenmp"], []):
+            command = [*compiler.split(), *FLAGS, *flags, *openmp, str(HERE / "kernels.c"), "-o", str(out)]
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S)
+            except (OSError, subprocess.TimeoutExpired):
+                return None
+            if done.returncode == 0:
+                out.replace(target)
+                return target
+    return None
 
 
 try:
