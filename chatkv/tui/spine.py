@@ -29,6 +29,7 @@ from chatkv.tui.reverse import keep_reverse
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themed import ThemedApp
+from chatkv.tui.wrapping import break_between_characters
 
 
 class SpineApp(ThemedApp):
@@ -62,6 +63,7 @@ class SpineApp(ThemedApp):
         read_alt_keys(key for id in ACTIONS for key in keys_of(id))
         take_pastes_whole()
         keep_reverse()
+        break_between_characters()
         self._engine = engine
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
