@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +34,15 @@ def flashinfer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]
         except flashinfer_library.FlashInferError as error:
             pytest.skip(f"FlashInfer: {error}")
         yield library
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """``chatkv run`` sends the log to a file: not that of the tests behind it."""
+    log = logging.getLogger("chatkv")
+    handlers, propagate = log.handlers[:], log.propagate
+    yield
+    log.handlers[:], log.propagate = handlers, propagate
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def resolve(name: str, progress: Progress) -> Path:
     """
     if name in _WHEELS:
         return _from_wheel(name, _WHEELS[name], progress)
-    shown = one_line(name, 80)
+    shown = one_line(name, 400)
     path = Path(os.path.expanduser(name))  # which never raises
     try:
         is_dir, is_file = path.is_dir() and name != "", path.is_file()

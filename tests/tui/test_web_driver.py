@@ -110,7 +110,7 @@ async def test_what_a_browser_keeps_has_other_keys_and_the_help_says_so(
     for in_browser in (False, True):
         monkeypatch.setattr(ChatkvApp, "is_web", in_browser)
         bench = Bench(tmp_path / str(in_browser))
-        async with bench.run((100, 90)):
+        async with bench.run((100, 140)):
             await bench.press("x", "alt+n")
             assert len(bench.app.book.sessions) == 2
             await bench.press("f1")
