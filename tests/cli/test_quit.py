@@ -55,7 +55,10 @@ def chat_and_quit(folder: Path, model: Path) -> float:
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        env={**os.environ, **own},
+        # Where they are set they count for more than the terminal's own size.
+        env={
+            name: value for name, value in {**os.environ, **own}.items() if name not in ("COLUMNS", "LINES")
+        },
         start_new_session=True,
     )
     os.close(slave)
