@@ -17,6 +17,7 @@ from chatkv.kvcache.events import Event
 from chatkv.text import one_line
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
+from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.events_view import EventsView
 from chatkv.tui.cache.inspector import Inspector
 from chatkv.tui.cache.labels import Decode
@@ -37,6 +38,8 @@ _SHARED = ("middle", "lower")
 """Places that may have several panes; each has tabs on its border."""
 _TITLE = 14
 """Cells of a title that tabs leave free."""
+_EDGES = 6
+"""Cells of a border's line that are no title: at each end a corner, a dash and a blank."""
 
 
 def cache_kind(mirror: Mirror) -> str:
@@ -67,6 +70,7 @@ class CacheColumn(PaneArea):
         self.queue = QueueView(id="queue", classes="pane")
         self.log_view = EventsView(id="events", classes="pane")
         self._tabs = {place: ChipRow(id=f"tabs-{place}", classes="place-tabs") for place in _SHARED}
+        self._boxed: tuple[Boxed, ...] = (self.blocks, self.table, self.node, self.queue)
         self._mirror: Mirror | None = None
         """What is shown."""
         self._patrol = Patrol()
@@ -87,13 +91,22 @@ class CacheColumn(PaneArea):
         regions = dict(super().place(size))
         for place, panes in self.plan.stacks.items():
             box = next(regions[pane] for pane in panes if pane in regions)
-            width = min(row_width(self._chips(panes)), box.width - _TITLE)
-            if len(panes) > 1 and place in self._tabs and width > 0:
-                regions[f"tabs-{place}"] = Region(box.right - width - 2, box.y, width, 1)
+            tabs = self._tabs_width(place, panes, box)
+            if tabs:
+                regions[f"tabs-{place}"] = Region(box.right - tabs - 2, box.y, tabs, 1)
+            for view in self._boxed:
+                if view.id in panes:
+                    view.leave_room(box.width - _EDGES - tabs)
         return regions
 
     def _chips(self, panes: tuple[str, ...]) -> list[Chip]:
         return [Chip(pane, PANES[pane], pane in self.plan.regions) for pane in panes]
+
+    def _tabs_width(self, place: str, panes: tuple[str, ...], box: Region) -> int:
+        """Cells of the tabs on the border of ``box``; 0: there are none."""
+        if len(panes) < 2 or place not in self._tabs:
+            return 0
+        return max(0, min(row_width(self._chips(panes)), box.width - _TITLE))
 
     @on(PaneArea.Rearranged)
     def _name_tabs(self) -> None:
@@ -104,9 +117,6 @@ class CacheColumn(PaneArea):
     def on_mount(self) -> None:
         """Boxes have names before there is anything in them."""
         self.tree_view.border_title = "Radix tree"
-        self.blocks.border_title = "Blocks"
-        self.table.border_title = "Block table"
-        self.node.border_title = "Inspector"
         self.metrics.border_title = "Metrics"
         self.set_interval(CHECK_S, self.check)
 

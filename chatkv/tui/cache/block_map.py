@@ -17,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from chatkv.insight.mirror import Mirror
+from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.messages import BlockSelected, TreeWanted
 from chatkv.tui.cache.pool_scale import Scale, gather
 from chatkv.tui.cache.shown import Shown
@@ -25,7 +26,7 @@ from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.keys.current import bind
 
 
-class BlockMapView(ScrollView, can_focus=True):
+class BlockMapView(ScrollView, Boxed, can_focus=True):
     """``0000 ==========++..====.. 0024``: the glyph is the block's state.
 
     A pool that does not fit is drawn denser: a cell is a run of blocks and shows the state most of
@@ -70,12 +71,12 @@ class BlockMapView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.border_title = "Blocks"
         self._states: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
         self._mine: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)
         self._cells = gather(self._states, self._mine, 1)
         self._scale = Scale()
-        self._title = "Blocks"
+        self._counts = "Blocks", ""
+        self.name_box("Blocks")
         self._cursor = 0
         """A block."""
         self.columns = 8
@@ -108,7 +109,8 @@ class BlockMapView(ScrollView, can_focus=True):
             if row.session == focus_session:
                 mine[row.blocks] = True
         used = mirror.num_blocks - mirror.free
-        self._title = f"Blocks {used}/{mirror.num_blocks} · {mirror.block_size} tok"
+        if mirror.num_blocks:
+            self._counts = f"Blocks {used}/{mirror.num_blocks}", f" · {mirror.block_size} tok"
         self._set_title()
         if np.array_equal(states, self._states) and np.array_equal(mine, self._mine):
             return
@@ -122,9 +124,9 @@ class BlockMapView(ScrollView, can_focus=True):
         self.refresh()
 
     def _set_title(self) -> None:
-        title = self._title + (f" · {self.per_cell} a cell" if self.per_cell > 1 else "")
-        if title != self.border_title:
-            self.border_title = title
+        counts, unit = self._counts
+        # What has to be known to read the map comes before what may give way to tabs.
+        self.name_box(counts + (f" · {self.per_cell} a cell" if self.per_cell > 1 else "") + unit)
 
     # -- layout ------------------------------------------------------------------------------
 

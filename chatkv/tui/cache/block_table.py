@@ -20,6 +20,7 @@ from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.accounting import account_line, last_accounted
+from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.messages import BlockSelected, MapWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
@@ -35,7 +36,7 @@ _ACCOUNT = len(_NAMES)
 _NAME_WIDTH = 8
 
 
-class BlockTableView(ScrollView, can_focus=True):
+class BlockTableView(ScrollView, Boxed, can_focus=True):
     """A column a logical block: its physical block, hash, state, tokens filled, and how many rows name it.
 
     The hash (its first digits) is chained over all tokens up to the block's end: two rows go the same way
@@ -71,7 +72,7 @@ class BlockTableView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.border_title = "Block table"
+        self.name_box("Block table")
         self._row: Row | None = None
         self._open = False
         self._states: list[int] = []
@@ -100,8 +101,7 @@ class BlockTableView(ScrollView, can_focus=True):
             title += f" · req {row.request}{'' if self._open else ' closed'} · {row.written} tok"
             if self._open:
                 title += f" · {len(row.blocks) * mirror.block_size - row.written} unfilled"
-        if title != self.border_title:
-            self.border_title = title
+        self.name_box(title)
         if changed:
             blocks = len(self._row.blocks) if self._row else 0
             self._cursor = max(0, min(self._cursor, blocks - 1))

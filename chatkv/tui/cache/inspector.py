@@ -20,6 +20,7 @@ from chatkv.insight.standing import standing
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT, Int32Array
 from chatkv.tui.cache.accounting import account_line, last_accounted
+from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.messages import MapWanted, NodeSelected, NodeWanted, TreeWanted
@@ -56,7 +57,7 @@ def link(words: str, node: int) -> Content:
     return Content(words).stylize(Style.from_meta({"@click": f"node({node})"})).stylize("underline")
 
 
-class Inspector(VerticalScroll):
+class Inspector(VerticalScroll, Boxed):
     """Shows what was asked for last, and keeps it up to date while the cache goes on."""
 
     DEFAULT_CSS = """
@@ -77,7 +78,7 @@ class Inspector(VerticalScroll):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.border_title = "Inspector"
+        self.name_box("Inspector")
         self._mirror: Mirror | None = None
         self._labels = Labels()
         self._node: int | None = None
@@ -164,8 +165,7 @@ class Inspector(VerticalScroll):
             content = Content("\n").join(self._block_lines(mirror, self._block))
         else:
             title, content = "Inspector", Content("\n").join([Content(_HINT), *self._account(mirror)])
-        if title != self.border_title:
-            self.border_title = title
+        self.name_box(title)
         return content
 
     def _node_lines(self, mirror: Mirror, id: int) -> Iterator[Content]:

@@ -13,6 +13,7 @@ from textual.strip import Strip
 
 from chatkv.insight.mirror import Mirror, RequestView
 from chatkv.insight.requests import PREEMPTED, RUNNING
+from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.cells import clip, join_that_fit, pad
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
@@ -40,7 +41,7 @@ def progress(done: int, of: int, width: int = _BAR) -> str:
     return "▰" * full + "▱" * (width - full)
 
 
-class QueueView(ScrollView, can_focus=True):
+class QueueView(ScrollView, Boxed, can_focus=True):
     """``▶ 12 rust help  prefill 128/406``, then those who wait in the order of their turns.
 
     Of one that waits: how much of its prompt is cached now (``matched``) and how often a later one
@@ -69,7 +70,7 @@ class QueueView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.border_title = "Queue"
+        self.name_box("Queue")
         self._lines: tuple[QueueLine, ...] = ()
         self._policy = ""
         self._shown = Shown()
@@ -93,8 +94,7 @@ class QueueView(ScrollView, can_focus=True):
         policy = mirror.policy or self._policy
         title = f"Queue · {len(running)} running · {len(waiting)} waiting"
         title += f" · {clip(policy, 30)}" if policy else ""
-        if title != self.border_title:
-            self.border_title = title
+        self.name_box(title)
         if lines != self._lines:
             self._lines = lines
             self._fit()

@@ -35,7 +35,7 @@ class FindDialog(ModalScreen[T | None]):
     }
     FindDialog OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
     FindDialog OptionList > .option-list--option { padding: 0; }
-    FindDialog .keys { height: 1; color: $text-muted; }
+    FindDialog .keys { height: auto; color: $text-muted; }
     """
 
     def action_move(self, by: int) -> None:

@@ -135,7 +135,7 @@ async def test_a_pool_that_does_not_fit_is_drawn_denser_and_opens_where_it_is_en
     async with host.run_test(size=(52, 6)) as pilot:
         view.show(Story(num_blocks=1000).mirror, None)
         await pilot.pause()
-        assert view.border_title == "Blocks 0/1000 · 8 tok · 7 a cell"
+        assert view.border_title == "Blocks 0/1000 · 7 a cell · 8 tok"
         assert text_of(view)[0] == "0000 " + "." * 40 + " 0280"
         assert text_of(view)[3] == "0840 " + "." * 23
         await pilot.press("j", "l")
@@ -243,7 +243,7 @@ async def test_plus_and_minus_change_the_scale_and_leave_the_cursor_where_it_is(
     async with Host(view).run_test(size=(52, 6)) as pilot:
         view.show(Story(num_blocks=20_000).mirror, None)
         await pilot.pause()
-        assert view.border_title == "Blocks 0/20000 · 8 tok · 157 a cell"
+        assert view.border_title == "Blocks 0/20000 · 157 a cell · 8 tok"
         view.go_to(9_000)
         scales = []
         for _ in range(9):
@@ -255,7 +255,7 @@ async def test_plus_and_minus_change_the_scale_and_leave_the_cursor_where_it_is(
         assert scales == [128, 64, 32, 16, 8, 4, 2, 1, 1]
         assert view.border_title == "Blocks 0/20000 · 8 tok"
         await pilot.press("minus", "minus")
-        assert view.border_title == "Blocks 0/20000 · 8 tok · 4 a cell"
+        assert view.border_title == "Blocks 0/20000 · 4 a cell · 8 tok"
         await pilot.press(*["minus"] * 9)
         assert (view.per_cell, view.scroll_offset.y) == (157, 0)
 
