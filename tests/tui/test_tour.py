@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.geometry import Offset, Region, Size
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
@@ -47,6 +48,25 @@ async def test_every_card_is_whole_and_on_the_screen(tmp_path: Path, size: tuple
         assert main.at == "chat"
         assert main.focused is focused
         assert bench.app.remembered.get(TOURED, False)
+
+
+async def test_no_frame_shows_the_card_where_it_does_not_belong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Region] = []
+    drawn = ChatkvApp._display
+
+    def display(app: ChatkvApp, screen: Screen[Any], renderable: Any) -> None:
+        if isinstance(screen, Tour):
+            seen.extend(box.region for box in screen.query("_Box") if box.region.overlaps(screen.region))
+        drawn(app, screen, renderable)
+
+    bench = Bench(tmp_path)
+    async with bench.run():
+        monkeypatch.setattr(ChatkvApp, "_display", display)
+        bench.app.action_tour()
+        await bench.settle()
+        assert set(seen) == {card_region(bench)}
 
 
 async def test_one_pane_shows_what_the_card_is_about_and_goes_back(tmp_path: Path) -> None:

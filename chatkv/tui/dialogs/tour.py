@@ -124,7 +124,7 @@ class Tour(ModalScreen[None]):
     Tour, Tour:ansi { background: transparent; layers: card; align: left top; }
     Tour > _Box {
         width: 52; max-width: 100%; height: auto; border: round $accent; background: $surface; padding: 0 2;
-        border-title-color: $accent; border-subtitle-color: $text-muted;
+        border-title-color: $accent; border-subtitle-color: $text-muted; offset: 0 -200;
     }
     Tour Static { height: auto; width: 1fr; }
     Tour .glyphs { margin: 1 0 0 0; }
@@ -238,5 +238,7 @@ class Tour(ModalScreen[None]):
 
     def _place(self) -> None:
         box = self.query_one(_Box)
+        if not box.outer_size:  # before its words are laid out it stays where the style has it: out of sight
+            return
         region = self._shown.region if self._shown is not None else Region()
         box.styles.offset = place(box.outer_size, region, self.size)
