@@ -37,7 +37,7 @@ class RowHashes:
         """Of the first blocks, as far as they are known."""
 
     def of(self, mirror: Mirror, row: Row) -> list[Hash | None]:
-        """One for each of ``row.blocks``; ``row`` is an open one of ``mirror``."""
+        """One for each of ``row.blocks``; ``row`` is one of ``mirror``, open or closed."""
         if self._of != (mirror, row.request):
             self._of, self._hashes = (mirror, row.request), []
         same = 0

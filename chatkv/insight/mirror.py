@@ -21,6 +21,8 @@ from chatkv.scheduler import events as sched
 __all__ = ["BlockState", "Ghost", "Mark", "Mirror", "Node", "RequestView", "Row", "Totals"]
 
 KEPT_NOTES = 100
+_OVER = ("finished", "aborted")
+"""Why a row is closed for good; one that was preempted will be opened again."""
 
 
 class Mirror(MirrorState):
@@ -94,6 +96,7 @@ class Mirror(MirrorState):
         self.rows[event.request] = Row(
             event.request, event.session, event.namespace, self.block_size, event.prompt_tokens, event.resumed
         )
+        self._closed_rows.drop(event.session)
         self._book.opened(event)
         self._ends.start(event.request, event.session)
 
@@ -116,6 +119,7 @@ class Mirror(MirrorState):
     def _allocated(self, event: kv.BlocksAllocated) -> None:
         row = self.rows[event.request]
         self._blocks.allocate(event.blocks)
+        self._closed_rows.take(event.blocks, event.seq)
         row.blocks.extend(event.blocks.tolist())
 
     def _copied(self, event: kv.SlotsCopied) -> None:
@@ -266,6 +270,8 @@ class Mirror(MirrorState):
         self._blocks.release(event.blocks, PRIVATE)
         row = self.rows.get(event.request)
         if row is not None:
+            if event.reason in _OVER:
+                self._closed_rows.keep(row, event.seq)
             gone = set(event.blocks.tolist())
             row.blocks = [block for block in row.blocks if block not in gone]
 
@@ -276,6 +282,8 @@ class Mirror(MirrorState):
 
     def _closed(self, event: kv.RequestClosed) -> None:
         row = self.rows.pop(event.request)
+        if event.reason in _OVER:
+            self._closed_rows.keep(row, event.seq)
         self._ends.close(event.request, row.session)
         self._look(*self._marks.close(event.request, self.nodes))
         self._book.closed(event)
@@ -286,6 +294,7 @@ class Mirror(MirrorState):
         self._blocks.clear()
         self._pins.clear()
         self._ends.clear()
+        self._closed_rows.clear()
         self._ghosts = Ghosts()
         for row in self.rows.values():
             row.blocks, row.written = [], 0

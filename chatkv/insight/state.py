@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.insight.blockmap import BlockMap
+from chatkv.insight.closed_rows import ClosedRows
 from chatkv.insight.ends import Ends
 from chatkv.insight.ghosts import Ghosts
 from chatkv.insight.history import History
@@ -54,6 +55,7 @@ class MirrorState:
         self._book = RequestBook()
         self._pins: set[int] = set()
         self._ends = Ends()
+        self._closed_rows = ClosedRows(event.num_blocks)
         self._reached: tuple[tuple[int, int], frozenset[int]] = ((-1, -1), frozenset())
         self.history = History()
         self.lately = Lately()
@@ -127,6 +129,14 @@ class MirrorState:
         """
         return self._ends.sessions.get(session)
 
+    def closed_row(self, session: str) -> Row | None:
+        """The row of the session's last request that is over, as it was then; not to be changed.
+
+        None once the session asks again, once the cache is cleared, and where other requests took all its
+        blocks; of those they took from its middle on, what comes before is left.
+        """
+        return self._closed_rows.of(session)
+
     def tip_of(self, session: str) -> int | None:
         """The deepest node of the session's newest request, open or not; None where there is none."""
         mine = [row.request for row in self.rows.values() if row.session == session]
@@ -196,7 +206,7 @@ class MirrorState:
         twin.gaps, twin.faults = self.gaps.copy(), self.faults.copy()
         twin.changed, twin.departed = self.changed.copy(), self.departed.copy()
         twin._pins, twin._ends, twin.history = self._pins.copy(), self._ends.copy(), self.history.copy()
-        twin.lately = self.lately.copy()
+        twin.lately, twin._closed_rows = self.lately.copy(), self._closed_rows.copy()
         twin.rows = {request: row.copy() for request, row in self.rows.items()}
         twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
         twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()

@@ -18,7 +18,6 @@ from chatkv.insight.hashes import RowHashes
 from chatkv.insight.mirror import Mirror, Row
 from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.block_hash import Hash
-from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.accounting import account_line, last_accounted
 from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.messages import BlockSelected, MapWanted, TreeWanted
@@ -43,8 +42,8 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
     as far as their hashes are the same. A block that is not full, or not in the tree yet, has none.
     The line under them says where the prompt's tokens came from: reused, or why they were not.
     Left and right (h, l) move, enter or a click posts ``BlockSelected``, ``t`` and ``b`` go to it in
-    the tree and in the map. After a request has ended, its last row stays to be looked at until the
-    session asks again; it then says ``closed``.
+    the tree and in the map. After a request has ended, its row stays to be looked at until the session
+    asks again or others take its blocks; it then says ``closed``.
     """
 
     DEFAULT_CSS = f"""
@@ -79,7 +78,6 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
         self._refs: list[int] = []
         self._row_hashes = RowHashes()
         self._hashes: list[Hash | None] = []
-        self._hashes_final = False
         self._column = 4
         """Cells a logical block takes, with the space before it."""
         self._cursor = 0
@@ -114,13 +112,7 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
         self._open = bool(open_rows)
         if open_rows:
             return max(open_rows, key=lambda row: row.request)
-        last = self._row
-        if last is not None and last.session == session:
-            # A mirror of another time may know nothing of that request, or see it waiting.
-            view = mirror.requests.get(last.request)
-            if view is not None and view.over and max(last.blocks, default=0) < mirror.num_blocks:
-                return last
-        return None
+        return None if session is None else mirror.closed_row(session)
 
     def _take(self, row: Row, mirror: Mirror) -> bool:
         """Keep copies: the mirror may be another one when they are drawn. False where nothing changed."""
@@ -136,27 +128,20 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
         hashes = self._look_up_hashes(row, mirror)
         if same and refs == self._refs and states == self._states and hashes == self._hashes:
             return False
-        # What a closed row looked like last is what there is to see of it.
-        self._row = row.copy() if self._open else row
+        self._row = row.copy()
         self._hashes = hashes
         self._refs, self._states = refs, states
         self._column = max(3, len(str(max(row.blocks, default=0))), len(str(len(row.blocks)))) + 1
         return True
 
     def _look_up_hashes(self, row: Row, mirror: Mirror) -> list[Hash | None]:
-        """Of a closed row they are looked up once more, as its last blocks were stored when it was closed."""
-        if not self._open and self._hashes_final:
-            return self._hashes
-        self._hashes_final = not self._open
         found = self._row_hashes.of(mirror, row)
-        if self._open:
+        before = self._row
+        if self._open or before is None or (before.session, before.request) != (row.session, row.request):
             return found
-        # Later its blocks may hold what others have computed.
-        own = set(mirror.path(mirror.end_of(row.session) or ROOT))
-        return [
-            digest if mirror.block_node(block) in own else before
-            for digest, block, before in zip_longest(found, row.blocks, self._hashes)
-        ]
+        # A closed row's blocks may have left the tree since they were last looked up.
+        known = self._hashes[: len(found)]
+        return [digest or old for digest, old in zip_longest(found, known)]
 
     def _take_account(self, mirror: Mirror, session: str | None) -> bool:
         account = last_accounted(mirror, session)
