@@ -152,8 +152,10 @@ class AskingApp(SessionActionsApp):
         session = self.book.current
         conversation = session.conversation
         if len(session.answers) > 1:
-            session.turn(by)
-            self.main.changed()
+            if session.turn(by):
+                self.main.changed()
+            elif by < 0 and session.place[0] > 1:
+                self.report(f"{hint('back')} stops the answers first: then the earlier ones can be shown")
             return
         if session.running:
             self.report(f"{hint('back')} stops the answer first")

@@ -36,9 +36,12 @@ async def test_three_answers_stream_as_versions_and_are_kept(tmp_path: Path) -> 
         bench.app.main.chat.view.focus()  # type: ignore[union-attr]
         bench.engine.step(1)
         await bench.settle()
-        assert "1/3 ← →" in bench.screen_text
+        assert "2/4 ← →" in bench.screen_text, "counted as they will be when they are over"
+        await bench.press("left")
+        assert "2/4 ← →" in bench.screen_text
+        assert bench.said[-1].startswith("esc stops the answers first")
         await bench.press("right", "right", "right")
-        assert "3/3 ← →" in bench.screen_text
+        assert "4/4 ← →" in bench.screen_text
         assert "one" in bench.screen_text
         bench.engine.step(1)
         await bench.settle()
@@ -47,6 +50,7 @@ async def test_three_answers_stream_as_versions_and_are_kept(tmp_path: Path) -> 
         # The first is over; what it said stands there while the others go on.
         assert "red" in bench.screen_text
         assert "done, others still run" in bench.screen_text
+        assert "2/4 ← →" in bench.screen_text
         assert [m.text for m in bench.session.conversation.siblings(_last(bench))] == ["first", "red"]
         await bench.press("right")
         bench.engine.finish_all()

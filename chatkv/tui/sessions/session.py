@@ -66,15 +66,27 @@ class Session:
 
     @property
     def place(self) -> tuple[int, int]:
-        """(which of the answers on their way is on the screen, from 1; how many there are)."""
-        at = next((at for at, each in enumerate(self.answers, 1) if each is self.running), 0)
-        return at, len(self.answers)
+        """(which version of the answer the one on the screen is, from 1; how many versions there are).
 
-    def turn(self, by: int) -> None:
-        """Show the next or previous of them; at an end, nothing changes."""
-        at = self.place[0] - 1 + by
+        The answers on their way come behind those that the question had before. (0, 0): none is on its way.
+        """
+        if self.running is None:
+            return 0, 0
+        ours = {each.message.id for each in self.answers if each.message is not None}
+        before = sum(message.id not in ours for message in self.conversation.children(self.running.parent))
+        return before + self._at + 1, before + len(self.answers)
+
+    @property
+    def _at(self) -> int:
+        return next(at for at, each in enumerate(self.answers) if each is self.running)
+
+    def turn(self, by: int) -> bool:
+        """Show the next or previous of those on their way; False, and nothing changes, at an end."""
+        at = self._at + by
         if 0 <= at < len(self.answers):
             self.running = self.answers[at]
+            return True
+        return False
 
     @property
     def name(self) -> str:
