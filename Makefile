@@ -19,6 +19,9 @@ ARGS ?=
 # Who names a model does not need the default one.
 FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 
+# Where there is a GPU these tests neither compute on it nor compile for it: that is test-gpu's.
+ON_CPU = CUDA_VISIBLE_DEVICES= FLASHINFER_DISABLE_JIT=1
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-gpu lint format bench wheel clean
 
@@ -36,7 +39,7 @@ run: $(INSTALLED)
 
 test: lint $(INSTALLED_FLASHINFER)
 	@$(BIN)/chatkv fetch
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(ON_CPU) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 # A process of its own: the other tests forbid FlashInfer to compile. The first time takes minutes.
 test-gpu: $(INSTALLED_GPU)

@@ -59,7 +59,7 @@ def kernel_cache() -> str:
     return named or str(cache_dir() / "flashinfer" / f"cuda-{torch.version.cuda or 'none'}")
 
 
-def _find_ninja() -> None:
+def find_ninja() -> None:
     """It starts ``ninja`` by that name. pip puts it beside the interpreter, which need not be on the path."""
     beside = Path(sys.executable).parent
     if shutil.which("ninja") is None and shutil.which("ninja", path=str(beside)) is not None:
@@ -72,7 +72,7 @@ def load() -> ModuleType:
     if problem is not None:
         raise FlashInferError(problem)
     os.environ["FLASHINFER_WORKSPACE_BASE"] = kernel_cache()
-    _find_ninja()
+    find_ninja()
     # It logs to stderr, which is where the screen is drawn.
     os.environ.setdefault("FLASHINFER_LOGGING_LEVEL", "error")
     try:

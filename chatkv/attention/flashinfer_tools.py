@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from chatkv.attention.flashinfer_library import find_ninja
+
 DEFAULT_CUDA = "/usr/local/cuda"
 _PATIENCE_S = 10
 
@@ -22,6 +24,7 @@ class Tool(NamedTuple):
 
 def tools() -> list[Tool]:
     """All it needs; each is asked for its version."""
+    find_ninja()
     return [
         _tool("nvcc", _nvcc(), "install the CUDA toolkit, or set CUDA_HOME to it", "release"),
         _tool("ninja", "ninja", "pip install ninja", ""),

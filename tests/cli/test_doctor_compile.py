@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_tools_are_found_where_flashinfer_looks(tmp_path: Path, monkeypatch: pyt
     broken = executable(tmp_path / "bin/mycxx", "exit 3")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/bin/python"))
     monkeypatch.setenv("CXX", "mycxx")
     monkeypatch.delenv("FLASHINFER_NVCC", raising=False)
     assert tools() == [
@@ -43,6 +45,9 @@ def test_tools_are_found_where_flashinfer_looks(tmp_path: Path, monkeypatch: pyt
     assert [tool.found for tool in tools()] == [False, False, False]
     assert "install the CUDA toolkit, or set CUDA_HOME to it" in tools()[0].said
     assert "pip install ninja" in tools()[1].said
+    # pip puts it beside the interpreter, and nobody need have activated the environment.
+    beside = executable(tmp_path / "venv/bin/ninja", "echo 1.12")
+    assert tools()[1] == Tool("ninja", True, f"{beside}, 1.12")
 
 
 def run(tmp_path: Path) -> int:
