@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -24,6 +25,12 @@ from tests.attention.flashinfer_fakes import Recorder
 CPU = torch.device("cpu")
 BF16 = torch.bfloat16
 GOOD = Heads(9, 3, 64, BF16)
+
+
+def forget_flashinfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It will be imported anew, and what was imported then is forgotten behind the test."""
+    monkeypatch.setitem(sys.modules, "flashinfer", ModuleType("flashinfer"))
+    monkeypatch.delitem(sys.modules, "flashinfer")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ def test_a_library_that_can_not_be_imported(monkeypatch: pytest.MonkeyPatch, tmp
     pretend(monkeypatch, "0.7.4")
     (tmp_path / "flashinfer.py").write_text("raise RuntimeError('cubin 1 does not match 2\\nand more')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "flashinfer", raising=False)
+    forget_flashinfer(monkeypatch)
     monkeypatch.setenv("CHATKV_CACHE", str(tmp_path))
     monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", "")
     monkeypatch.setenv("FLASHINFER_LOGGING_LEVEL", "")
@@ -177,7 +184,7 @@ def test_ninja_beside_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch, 
     pretend(monkeypatch, "0.7.4")
     (tmp_path / "flashinfer.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "flashinfer", raising=False)
+    forget_flashinfer(monkeypatch)
     monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
     monkeypatch.setenv("FLASHINFER_LOGGING_LEVEL", "error")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
