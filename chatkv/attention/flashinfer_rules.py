@@ -50,6 +50,11 @@ class Limits:
         return -(-tokens // self.block_size)
 
 
+def arch(capability: tuple[int, int]) -> str:
+    """A compute capability as compilers name it: ``sm_90``."""
+    return f"sm_{capability[0]}{capability[1]}"
+
+
 def wants_tensor_cores(group: int) -> bool:
     """Whether decode takes the tensor-core kernel: where it pays, and where the other one has no group 7."""
     return group >= TENSOR_CORE_GROUP or group not in CUDA_CORE_GROUPS
@@ -57,13 +62,12 @@ def wants_tensor_cores(group: int) -> bool:
 
 def refusal(heads: Heads, capability: tuple[int, int]) -> str | None:
     """Why FlashInfer can't serve this model on a GPU of this compute capability; None where it can."""
-    arch = f"sm_{capability[0]}{capability[1]}"
     if capability < OLDEST_GPU:
-        return f"it needs a GPU of sm_75 or newer, this one is {arch}"
+        return f"it needs a GPU of sm_75 or newer, this one is {arch(capability)}"
     if heads.dtype not in (torch.float16, torch.bfloat16):
         return f"it computes in bf16 and fp16, not {str(heads.dtype).removeprefix('torch.')}"
     if heads.dtype == torch.bfloat16 and capability < OLDEST_BF16_GPU:
-        return f"bf16 needs a GPU of sm_80 or newer, this one is {arch}"
+        return f"bf16 needs a GPU of sm_80 or newer, this one is {arch(capability)}"
     if heads.head_dim not in HEAD_DIMS:
         known = ", ".join(map(str, HEAD_DIMS))
         return f"it has no kernel for head_dim {heads.head_dim} (only {known})"

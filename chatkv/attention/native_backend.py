@@ -14,31 +14,32 @@ import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
+from chatkv.attention.native_plan import (
+    HEAD_MULTIPLE,
+    PREFILL_HEAD_MULTIPLE,
+    Int32,
+    context_parts,
+    packed_words,
+)
 from chatkv.attention.torch_backend import Prefill, TorchBackend
 from chatkv.native.library import Kernels
 from chatkv.native.structs import DecodePlan, PrefillPlan
 
 PART = 256
 """Tokens of context a part has about: below, waking a thread costs more than it saves."""
-HEAD_MULTIPLE = 16
-"""The kernels work on whole vectors: head_dim must be a multiple of this."""
-PREFILL_HEAD_MULTIPLE = 32
-"""The prefill kernel multiplies bf16 in pairs; where head_dim doesn't fit, torch serves."""
-
-_Int32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """int32 arrays the kernel reads; they live as long as the plan."""
 
-    kv_indptr: _Int32
-    kv_indices: _Int32
-    kv_lens: _Int32
-    rows: _Int32
-    part_request: _Int32
-    part_start: _Int32
-    part_stop: _Int32
+    kv_indptr: Int32
+    kv_indices: Int32
+    kv_lens: Int32
+    rows: Int32
+    part_request: Int32
+    part_start: Int32
+    part_stop: Int32
 
 
 class NativeBackend(TorchBackend):
@@ -56,10 +57,7 @@ class NativeBackend(TorchBackend):
 
     def _plan_decode(self, batch: PagedBatch, which: npt.NDArray[np.intp]) -> None:
         lengths = batch.kv_lens[which]
-        counts = np.maximum(1, (lengths + PART // 2) // PART)
-        request = np.repeat(np.arange(len(which)), counts)
-        index = np.arange(len(request)) - np.repeat(np.cumsum(counts) - counts, counts)
-        edges = lengths[request].astype(np.int64)
+        parts = context_parts(lengths, PART)
         indptr = np.zeros(len(which) + 1, dtype=np.int32)
         np.cumsum(np.diff(batch.kv_indptr)[which], out=indptr[1:])
         if len(which) == len(batch.last_page_len):
@@ -73,9 +71,9 @@ class NativeBackend(TorchBackend):
             kv_indices=np.ascontiguousarray(indices),
             kv_lens=np.ascontiguousarray(lengths),
             rows=np.ascontiguousarray(batch.qo_indptr[which]),
-            part_request=request.astype(np.int32),
-            part_start=(edges * index // counts[request]).astype(np.int32),
-            part_stop=(edges * (index + 1) // counts[request]).astype(np.int32),
+            part_request=parts.owner.astype(np.int32),
+            part_start=parts.start,
+            part_stop=parts.stop,
         )
         self._plan = None
 
@@ -92,7 +90,7 @@ class NativeBackend(TorchBackend):
             super()._run_prefill(q, kv, plan, out)
             return
         self._check(q, kv)
-        needed = kv_heads * -(-plan.length // 32) * 32 * head_dim
+        needed = packed_words(plan.length, kv_heads, head_dim)
         if len(self._packed) < needed:
             self._packed = torch.empty(needed, dtype=torch.int32)
         q = q.contiguous()

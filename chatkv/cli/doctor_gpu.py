@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from chatkv.attention import flashinfer_library
-from chatkv.attention.flashinfer_rules import OLDEST_GPU
+from chatkv.attention.flashinfer_rules import OLDEST_GPU, arch
 from chatkv.attention.flashinfer_tools import driver, tools
 from chatkv.engine.devices import cuda_problem, pick
 
@@ -28,7 +28,10 @@ def gpu_rows() -> list[tuple[str, str]]:
 
 def _gpu(index: int) -> tuple[str, str]:
     found = torch.cuda.get_device_properties(index)
-    return f"GPU {index}", f"{found.name}, sm_{found.major}{found.minor}, {found.total_memory >> 20:,} MiB"
+    return (
+        f"GPU {index}",
+        f"{found.name}, {arch((found.major, found.minor))}, {found.total_memory >> 20:,} MiB",
+    )
 
 
 def _flashinfer(capability: tuple[int, int] | None) -> str:
@@ -39,5 +42,5 @@ def _flashinfer(capability: tuple[int, int] | None) -> str:
     if capability is None:
         return f"{version}, but serves NVIDIA GPUs only"
     if capability < OLDEST_GPU:
-        return f"{version}, but serves GPUs of sm_{OLDEST_GPU[0]}{OLDEST_GPU[1]} and newer only"
+        return f"{version}, but serves GPUs of {arch(OLDEST_GPU)} and newer only"
     return f"{version}; it is tried when the engine starts; kernels in {flashinfer_library.kernel_cache()}"

@@ -10,7 +10,8 @@ import torch
 
 from chatkv.attention.base import AttentionBackend
 from chatkv.attention.flashinfer_rules import Limits
-from chatkv.attention.native_backend import HEAD_MULTIPLE, NativeBackend
+from chatkv.attention.native_backend import NativeBackend
+from chatkv.attention.native_plan import HEAD_MULTIPLE
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.compute_gpu import build_on_gpu
 from chatkv.engine.config import EngineError

@@ -10,7 +10,7 @@ import torch
 from chatkv.attention import flashinfer_library, flashinfer_start
 from chatkv.attention.base import AttentionBackend
 from chatkv.attention.flashinfer_library import FlashInferError
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer_rules import Heads, Limits, arch
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineError
 from chatkv.engine.devices import Place
@@ -18,10 +18,9 @@ from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import PACKED, parse_dtype
+from chatkv.model.store import Progress
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[str, float | None], None]
 
 
 def build_on_gpu(
@@ -79,9 +78,10 @@ def _attention(
             ) from None
         notes.append(f"attention by torch, because FlashInfer can't be had: {error}")
         return TorchBackend(place.device)
-    arch = "sm_{}{}".format(*place.capability)
     version = flashinfer_library.version()
-    notes.append(f"attention by FlashInfer {version}: {place.name} ({arch}) passed its trial")
+    notes.append(
+        f"attention by FlashInfer {version}: {place.name} ({arch(place.capability)}) passed its trial"
+    )
     return backend
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -24,11 +23,10 @@ from chatkv.engine.sizing import pool_blocks
 from chatkv.kvcache.events import EventLog
 from chatkv.kvcache.kinds import make_cache
 from chatkv.model.catalog import resolve
+from chatkv.model.store import Progress
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.names import policy_label
 from chatkv.scheduler.scheduler import Scheduler
-
-Progress = Callable[[str, float | None], None]
 
 
 def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[EngineCore, Ready]:

@@ -17,6 +17,13 @@ import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
+from chatkv.attention.native_plan import (
+    HEAD_MULTIPLE,
+    PREFILL_HEAD_MULTIPLE,
+    Int32,
+    context_parts,
+    packed_words,
+)
 from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.linear import GROUP, Linear
@@ -34,8 +41,6 @@ _STRIP = 16
 _PAIR_BYTES = 4 * _STRIP
 """Of a strip's group: the steps and the values of code 8."""
 
-_Int32 = npt.NDArray[np.int32]
-
 _LINEARS = ("qkv", "output", "gate_up", "down")
 
 
@@ -45,19 +50,21 @@ def unfit(config: DecoderConfig) -> str | None:
     for name, size in (("hidden", config.hidden), ("intermediate", config.intermediate), ("heads", width)):
         if size % GROUP:
             return f"{name} size {size} is no multiple of {GROUP}"
-    return f"head_dim {config.head_dim} is no multiple of 16" if config.head_dim % 16 else None
+    if config.head_dim % HEAD_MULTIPLE:
+        return f"head_dim {config.head_dim} is no multiple of {HEAD_MULTIPLE}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """How a batch's rows attend: single ones by parts of their context, many of a request by tiles."""
 
-    row: _Int32
-    first: _Int32
+    row: Int32
+    first: Int32
     """Of each part: where its row's blocks begin in ``kv_indices``."""
-    start: _Int32
-    stop: _Int32
-    row_part: _Int32
+    start: Int32
+    stop: Int32
+    row_part: Int32
     """[rows + 1]: the parts of each row."""
     prefills: npt.NDArray[np.intp]
     """Requests that go by tiles."""
@@ -160,34 +167,29 @@ class FusedStep:
 
     def _plan(self, batch: PagedBatch) -> _Rows:
         new, lengths = batch.q_lens, batch.kv_lens
-        tiled = (new >= PREFILL_ROWS) & (self.config.head_dim % 32 == 0)
+        tiled = (new >= PREFILL_ROWS) & (self.config.head_dim % PREFILL_HEAD_MULTIPLE == 0)
         request = np.repeat(np.arange(len(new)), new)
         index = np.arange(len(request)) - batch.qo_indptr[request]
         seen = (lengths - new)[request] + index + 1
-        counts = np.where(tiled[request], 0, np.maximum(1, (seen + PART // 2) // PART))
-        row_part = np.zeros(len(request) + 1, dtype=np.int32)
-        np.cumsum(counts, out=row_part[1:])
-        row = np.repeat(np.arange(len(request)), counts)
-        part = np.arange(len(row)) - row_part[row]
-        edges, shares = seen[row].astype(np.int64), counts[row]
+        parts = context_parts(seen, PART, without=tiled[request])
         return _Rows(
-            row=row.astype(np.int32),
-            first=batch.kv_indptr[request[row]].astype(np.int32),
-            start=(edges * part // shares).astype(np.int32),
-            stop=(edges * (part + 1) // shares).astype(np.int32),
-            row_part=row_part,
+            row=parts.owner.astype(np.int32),
+            first=batch.kv_indptr[request[parts.owner]].astype(np.int32),
+            start=parts.start,
+            stop=parts.stop,
+            row_part=parts.indptr,
             prefills=np.flatnonzero(tiled),
         )
 
     def _prefills(
         self, batch: PagedBatch, which: npt.NDArray[np.intp]
-    ) -> tuple[ctypes.Array[PrefillPlan], _Int32]:
+    ) -> tuple[ctypes.Array[PrefillPlan], Int32]:
         c = self.config
-        words = -(-batch.kv_lens[which] // 32) * 32 * c.num_kv_heads * c.head_dim
-        if len(self._tiles) < int(words.sum()):
-            self._tiles = torch.empty(int(words.sum()), dtype=torch.int32)
+        words = [packed_words(length, c.num_kv_heads, c.head_dim) for length in batch.kv_lens[which].tolist()]
+        if len(self._tiles) < sum(words):
+            self._tiles = torch.empty(sum(words), dtype=torch.int32)
         plans, at = (PrefillPlan * len(which))(), self._tiles.data_ptr()
-        for plan, b, size in zip(plans, which.tolist(), words.tolist(), strict=True):
+        for plan, b, size in zip(plans, which.tolist(), words, strict=True):
             plan.blocks = batch.kv_indices.ctypes.data + 4 * int(batch.kv_indptr[b])
             plan.packed = at
             plan.rows, plan.length = int(batch.q_lens[b]), int(batch.kv_lens[b])
