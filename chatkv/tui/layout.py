@@ -91,43 +91,31 @@ _COLUMN: tuple[Part, ...] = (
 )
 """Under a height that has room for three places, two, and under that one."""
 
+
+def _row(name: str, column: str, upper: Stack, lower: Stack, beside: Stack, want: int) -> Split:
+    """Two panes over each other, and a third one beside them."""
+    return Split(name, False, (Split(column, True, (upper, lower), grow=1), beside), want=want)
+
+
 _ALL = Split(
     "column",
     True,
     (
         _TREE,
-        Split(
+        _row(
             "middle",
-            False,
-            (
-                Split(
-                    "paging",
-                    True,
-                    (
-                        Stack("table", ("table",), Size(24, 5), want=9),
-                        Stack("blocks", ("blocks",), Size(24, 4), grow=1),
-                    ),
-                    grow=1,
-                ),
-                Stack("node", ("node",), Size(20, 4), grow=1),
-            ),
+            "paging",
+            Stack("table", ("table",), Size(24, 5), want=9),
+            Stack("blocks", ("blocks",), Size(24, 4), grow=1),
+            Stack("node", ("node",), Size(20, 4), grow=1),
             want=16,
         ),
-        Split(
+        _row(
             "lower",
-            False,
-            (
-                Split(
-                    "figures",
-                    True,
-                    (
-                        Stack("metrics", ("metrics",), Size(24, 8), want=8),
-                        Stack("queue", ("queue",), Size(24, 3), grow=1),
-                    ),
-                    grow=1,
-                ),
-                Stack("events", ("events",), Size(20, 4), grow=1),
-            ),
+            "figures",
+            Stack("metrics", ("metrics",), Size(24, 8), want=8),
+            Stack("queue", ("queue",), Size(24, 3), grow=1),
+            Stack("events", ("events",), Size(20, 4), grow=1),
             want=13,
         ),
     ),

@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatkv.chat.tree import Message
 from chatkv.engine.messages import Measured
 from chatkv.text import one_line
+from chatkv.tui.dialogs.list_dialog import ListDialog
 from chatkv.tui.keys.current import bind, hint
 
 Measure = Callable[[Message, Callable[[Measured], None]], bool]
@@ -37,7 +37,7 @@ def cost(measured: Measured, role: str) -> str:
     )
 
 
-class ForkDialog(ModalScreen[str | None]):
+class ForkDialog(ListDialog[str]):
     """Dismissed with the id of the message to fork at, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,7 +48,6 @@ class ForkDialog(ModalScreen[str | None]):
     ]
 
     DEFAULT_CSS = """
-    ForkDialog { align: center middle; }
     ForkDialog > Vertical {
         width: 76; max-width: 95%; height: auto; border: round $accent; background: $surface;
         padding: 0 1; border-title-color: $accent;
@@ -56,7 +55,6 @@ class ForkDialog(ModalScreen[str | None]):
     ForkDialog OptionList, ForkDialog OptionList:focus {
         height: auto; max-height: 10; border: none; background: transparent; padding: 0;
     }
-    ForkDialog OptionList > .option-list--option { padding: 0; }
     ForkDialog .cost { margin: 1 0 0 0; color: $kv-reused; height: auto; }
     ForkDialog .keys { color: $text-muted; }
     """
@@ -120,15 +118,3 @@ class ForkDialog(ModalScreen[str | None]):
     def action_take(self) -> None:
         """The same key again forks where the mark is."""
         self.dismiss(self._at)
-
-    def action_cursor(self, by: int) -> None:
-        """As the arrows do."""
-        options = self.query_one(OptionList)
-        if by > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
-
-    def action_cancel(self) -> None:
-        """Escape."""
-        self.dismiss(None)

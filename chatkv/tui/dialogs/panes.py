@@ -10,10 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from chatkv.tui.dialogs.list_dialog import ListDialog
 from chatkv.tui.keys.current import bind, short
 
 
@@ -26,12 +26,12 @@ class PaneRow(NamedTuple):
     note: str = ""
 
 
-class PaneList(ModalScreen[None]):
+class PaneList(ListDialog[None]):
     """Enter, space or a click shows or hides the pane under the cursor; the screen behind follows at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("panes.close", "close"),
-        bind("pane.list", "close"),
+        bind("panes.close", "cancel"),
+        bind("pane.list", "cancel"),
         bind("panes.toggle", "pick"),
         bind("pane.usual_sizes", "usual_sizes"),
         bind("panes.usual", "usual"),
@@ -40,7 +40,7 @@ class PaneList(ModalScreen[None]):
     ]
 
     DEFAULT_CSS = """
-    PaneList { align: center middle; background: $background 0%; }
+    PaneList { background: $background 0%; }
     PaneList > Vertical {
         width: 52; max-width: 95%; height: auto; max-height: 82%; border: round $accent;
         background: $surface; padding: 0 1; border-title-color: $accent;
@@ -48,7 +48,6 @@ class PaneList(ModalScreen[None]):
     PaneList OptionList, PaneList OptionList:focus {
         height: auto; max-height: 10; border: none; background: transparent; padding: 0;
     }
-    PaneList OptionList > .option-list--option { padding: 0; }
     PaneList .keys { color: $text-muted; }
     """
 
@@ -104,14 +103,6 @@ class PaneList(ModalScreen[None]):
         """As enter does."""
         self.query_one(OptionList).action_select()
 
-    def action_cursor(self, by: int) -> None:
-        """As the arrows do."""
-        options = self.query_one(OptionList)
-        if by > 0:
-            options.action_cursor_down()
-        else:
-            options.action_cursor_up()
-
     def action_usual_sizes(self) -> None:
         """The sizes as they were at first."""
         self._usual_sizes()
@@ -120,7 +111,3 @@ class PaneList(ModalScreen[None]):
         """All as it was at first."""
         self._usual()
         self._fill(self.query_one(OptionList).highlighted)
-
-    def action_close(self) -> None:
-        """Close."""
-        self.dismiss(None)
