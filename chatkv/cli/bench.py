@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,9 +55,7 @@ def chats(
     admission: choices.Admission = _DEFAULT.admission,
     max_running: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_running,
     strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
     temperature: options.Temperature = 0.0,
     top_p: options.TopP = 1.0,
     top_k: options.TopK = 0,
@@ -123,9 +120,7 @@ def chats(
     check_json(json_out)
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, sampling, rounds, advance)
-    if json_out is not None:
-        write_json(json_out, {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs})
-    if json_out is None or str(json_out) != "-":
+    if write_json(json_out, {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs}):
         middle = {name: medians(runs[name]) for name in names}
         print_table(
             ["median of " + str(rounds), *(">" + name for name in names)],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from chatkv.cli import choices
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.errors import ChatkvError, UsageError
 
@@ -30,9 +30,7 @@ def cache(
         typer.Option(metavar="|".join(OWN), help="Which of ours; hash at blocks of 16 tokens only."),
     ] = "radix",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Passes of each, in turn; medians.")] = 3,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
 ) -> None:
     """Match, insert and evict on 200 chats of 20 turns (12 million prompt tokens), µs a turn.
 
@@ -66,18 +64,16 @@ def cache(
 
             advance("memory, leaves, pauses", done, total)
             scale = run_scale()
-    if json_out is not None:
-        rows = [
-            {"block_size": page, "pool_tokens": pool, "tree": name, "runs": [asdict(run) for run in made]}
-            for ((page, pool), name), made in runs.items()
-        ]
-        data = {
-            "versions": _versions(names),
-            "chats": rows,
-            "scale": None if scale is None else asdict(scale),
-        }
-        write_json(json_out, data)
-    if json_out is None or str(json_out) != "-":
+    rows = [
+        {"block_size": page, "pool_tokens": pool, "tree": name, "runs": [asdict(run) for run in made]}
+        for ((page, pool), name), made in runs.items()
+    ]
+    data = {
+        "versions": _versions(names),
+        "chats": rows,
+        "scale": None if scale is None else asdict(scale),
+    }
+    if write_json(json_out, data):
         _show(runs)
         if scale is not None:
             _show_scale(scale)

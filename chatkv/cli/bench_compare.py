@@ -17,6 +17,7 @@ from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.errors import UsageError
+from chatkv.files import write_whole
 
 if TYPE_CHECKING:
     from chatkv.bench.compare import Comparison
@@ -42,9 +43,7 @@ def compare(
     quality: Annotated[
         bool, typer.Option(help="Also measure how far our number formats are from fp32.")
     ] = True,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a plot.")] = None,
 ) -> None:
     """Decode, prefill and time to first token, in turn, each engine in a process of its own.
@@ -87,11 +86,10 @@ def compare(
 
             advance("quality", 0, 0)
             kls = mean_kl(folder, ["bf16", "int8", "int4"])
-    if json_out is not None:
-        write_json(json_out, {"setup": asdict(setup), **asdict(found), "mean_kl": kls})
+    tables = write_json(json_out, {"setup": asdict(setup), **asdict(found), "mean_kl": kls})
     if svg is not None:
         _plot(found, svg)
-    if json_out is None or str(json_out) != "-":
+    if tables:
         _show(found)
         for dtype, kl in kls.items():
             print(f"mean KL of the next token from fp32, {dtype}: {kl:.4f}")
@@ -172,4 +170,4 @@ def _plot(found: Comparison, path: Path) -> None:
             style = "green" if name == "chatkv" else "bright_black"
             console.print(Text.assemble((f"{name:>14} ", ""), (bar, style), f" {_short(middle)}"))
         console.print()
-    path.write_text(console.export_svg(title="chatkv bench compare"), encoding="utf-8")
+    write_whole(path, console.export_svg(title="chatkv bench compare"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -37,9 +36,7 @@ def gpu(
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
 ) -> None:
     """Decode and prefill of one device: tok/s, TTFT, share of the memory's bandwidth, the engine's own time.
 
@@ -74,9 +71,7 @@ def gpu(
     pick(device, [])  # what can't be had is said before anything is fetched
     with progress_bar() as advance:
         found = measure(config, shape, speed, advance)
-    if json_out is not None:
-        write_json(json_out, found)
-    if json_out is None or str(json_out) != "-":
+    if write_json(json_out, found):
         print_table(("what", "here"), about(found))
         print()
         print_table(

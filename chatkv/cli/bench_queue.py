@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,9 +44,7 @@ def queue(
     device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
 ) -> None:
     """Hot and cold prompts through the engine: time to the first token of each, and who was overtaken.
 
@@ -83,9 +80,7 @@ def queue(
     check_json(json_out)
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, Sampling(), rounds, advance)
-    if json_out is not None:
-        write_json(json_out, {"workload": asdict(workload), "max_running": max_running, "runs": runs})
-    if json_out is None or str(json_out) != "-":
+    if write_json(json_out, {"workload": asdict(workload), "max_running": max_running, "runs": runs}):
         rows = figures(next(iter(runs.values()))[0])
         print_table(
             [f"median of {rounds}", *(f">{label}" for label in runs)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -34,9 +33,7 @@ def screen(
     model: choices.Model = choices.MODEL,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: half a minute, more noise.")] = False,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
 ) -> None:
     """Frames, keys, an idle screen, and the engine's speed with the screen over that without it.
 
@@ -49,9 +46,7 @@ def screen(
     config = EngineConfig(model=model, threads=threads, num_blocks=_BLOCKS).validate()
     with progress_bar() as advance:
         data = _measure(config, quick, advance)
-    if json_out is not None:
-        write_json(json_out, data)
-    if json_out is None or str(json_out) != "-":
+    if write_json(json_out, data):
         heads = ["", ">median", ">p95", ">worst", ">goal", "met"]
         print_table(["the screen", *heads[1:]], _drawing_lines(data["frames"]))
         print()

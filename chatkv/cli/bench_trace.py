@@ -39,9 +39,7 @@ def trace(
     max_overtaken: Annotated[
         int, typer.Option(min=0, help="How often a waiting request may be overtaken; 0: no bound.")
     ] = MAX_OVERTAKEN,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
-    ] = None,
+    json_out: choices.JsonOut = None,
 ) -> None:
     """Run a trace through the cache, one request at a time, and count what is reused and evicted.
 
@@ -97,9 +95,7 @@ def trace(
         "window": window,
         "max_overtaken": max_overtaken,
     }
-    if json_out is not None:
-        write_json(json_out, {"settings": settings, **asdict(result)})
-    if json_out is not None and str(json_out) == "-":
+    if not write_json(json_out, {"settings": settings, **asdict(result)}):
         return
     counts = [(name, value) for name, value in asdict(result).items() if isinstance(value, int)]
     share = 100 * result.hit_tokens / result.tokens if result.tokens else 0.0

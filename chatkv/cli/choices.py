@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -64,6 +65,9 @@ EvictGrain = Annotated[str, _choice(GRAINS, "Evict whole nodes, or block by bloc
 Policy = Annotated[str, _choice(POLICIES, "Which waiting request goes first.", QUEUE)]
 Admission = Annotated[
     str, _choice(ADMISSIONS, "Room kept for running answers: none, or a part as in SGLang.", QUEUE)
+]
+JsonOut = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
 ]
 Caches = Annotated[str, _list(CACHES, "Which caches to compare, in turn.")]
 Policies = Annotated[str, _list(POLICIES, "Which policies to compare, in turn.")]

@@ -89,10 +89,16 @@ def check_json(path: Path | None) -> None:
         raise OSError(problem, os.strerror(problem), str(path.parent))
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write ``data`` to ``path``, whole or not at all; ``-`` is stdout. Raises OSError."""
+def write_json(path: Path | None, data: Any) -> bool:
+    """Write ``data`` to ``path``, whole or not at all; ``-`` is stdout, None nowhere. Raises OSError.
+
+    True where stdout is left for tables.
+    """
+    if path is None:
+        return True
     text = json.dumps(data, indent=1) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)
-        return
+        return False
     write_whole(path, text)
+    return True
