@@ -71,7 +71,8 @@ def tell(message: str, code: int) -> int:
 def leave(code: int) -> NoReturn:
     """End the process with what has to be done at the end, but don't take the interpreter apart.
 
-    With torch loaded that takes more than a second, in which a person waits for the shell.
+    With torch loaded that takes more than a second, in which a person waits for the shell; and a thread
+    that is still inside torch then aborts the process.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
     atexit._run_exitfuncs()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -177,9 +175,5 @@ def run(
     if app.desk.failed:
         # The reason stood on a screen that is gone now.
         print(f"chatkv: {one_line(app.desk.failed, 2000)}", file=sys.stderr)
-    if not app.desk.close(CLOSE_S):
-        # An interpreter that ends while another thread is inside torch is aborted by it.
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(code)
+    app.desk.close(CLOSE_S)  # a step that takes longer ends with the process (``cli.outcome.leave``)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,7 +156,6 @@ def test_the_chat_knows_whether_it_was_seen(
         Remembered(tmp_path / "screen.json").set(TOURED, True)
     apps: list[ChatkvApp] = []
     monkeypatch.setattr(ChatkvApp, "run", lambda self, **_: apps.append(self))
-    monkeypatch.setattr(importlib.import_module("chatkv.tui.app").os, "_exit", lambda code: None)
     run(EngineConfig(), Sampling(), tmp_path / "sessions", tour=wanted)
     assert (apps[0].first_run, apps[0].tour_wanted) == (not seen, wanted)
 
