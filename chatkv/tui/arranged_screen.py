@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from textual import on
-from textual.binding import ActiveBinding, Binding
 from textual.events import DescendantFocus, Resize
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
@@ -17,7 +15,8 @@ from chatkv.tui.chat.pane import ChatPane
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import Chip, ChipRow
 from chatkv.tui.dialogs.panes import PaneList, PaneRow
-from chatkv.tui.keys.current import NONE, changed_keys, hint, types
+from chatkv.tui.keyed_screen import KeyedScreen
+from chatkv.tui.keys.current import hint
 from chatkv.tui.layout import BODY, CACHE_PANES, COLUMN, PANES, SMALLEST, Arrangement, arrangement
 from chatkv.tui.pane_area import PaneArea
 from chatkv.tui.panes_kept import Kept
@@ -28,7 +27,7 @@ SAVE_S = 0.5
 """What a person does to the panes is written once they have rested that long."""
 
 
-class ArrangedScreen(Screen[None]):
+class ArrangedScreen(KeyedScreen):
     """Knows the plan of the panes and has it carried out. ``at`` is the pane that keys act on."""
 
     AUTO_FOCUS = "Prompt"
@@ -44,32 +43,6 @@ class ArrangedScreen(Screen[None]):
         """The pane that was in front of the inspector before something was inspected."""
         self._focused_before: Widget | None = None
         """What had the focus when the terminal became too small for anything to have it."""
-
-    @property
-    def active_bindings(self) -> dict[str, ActiveBinding]:
-        """As Textual finds them. A key that a person has changed keeps its place in the footer, and is not
-        offered where it types.
-        """
-        found = super().active_bindings
-        if not changed_keys():
-            return found
-        typing = self.focused if isinstance(self.focused, Prompt) else None
-        nodes = list(dict.fromkeys([*(each.node for each in found.values()), self]))
-
-        def place(active: ActiveBinding) -> tuple[int, int]:
-            id = active.binding.id
-            for node in (self, active.node):
-                ids = [each.id for each in node.BINDINGS if isinstance(each, Binding)]
-                if id is not None and id in ids:
-                    return nodes.index(node), ids.index(id)
-            return nodes.index(active.node), 1000
-
-        return {
-            key: active
-            for key, active in sorted(found.items(), key=lambda item: place(item[1]))
-            if key != NONE
-            and (typing is None or active.binding.priority or not types(key) or active.node is typing)
-        }
 
     def changed(self) -> None:
         """What is on the screen has changed; the subclass draws."""
