@@ -77,6 +77,9 @@ class _Reader:
                 self.conv.system = text_or_none(record, "system")
             case "sampling":
                 self._sampling(record, line)
+            case "draft":
+                self.conv.draft = text_or_none(record, "text") or ""
+                self.conv.draft_for = text_or_none(record, "for")
             case kind:
                 self.unknown.append(record)
                 self.report(line, f"unknown record '{kind}' kept but not used; a newer chatkv may know it")
@@ -116,6 +119,8 @@ class _Reader:
         known = self.conv.messages.get(message.id)
         if known is None:
             self.conv.add(message)
+            if message.role == "user":
+                self.conv.draft, self.conv.draft_for = "", None
         elif known != message:
             self.report(line, f"message id {message.id} is already used above, skipped")
         else:  # Written twice (a write whose success could not be confirmed): the same message.
@@ -161,6 +166,8 @@ def read(path: Path) -> Loaded:
         except RecordError as error:
             torn = number == len(lines)
             reader.report(number, "cut off while it was written, skipped" if torn else f"{error}, skipped")
+    if reader.conv.draft_for not in reader.conv.messages:
+        reader.conv.draft_for = None
     if not reader.has_header:
         reader.report(None, "no session record; its id and date come from the file's name")
     return Loaded(reader.conv, reader.problems, reader.unknown, reader.has_header)

@@ -1,8 +1,8 @@
 """One record of a session file: a JSON object in one line, and back.
 
 ``{"chatkv":"session","version":1,"id":…,"created":…}`` comes first; then, in the order things
-happened, ``message``, ``head``, ``name``, ``system`` and ``sampling`` records. A message moves the head to
-itself.
+happened, ``message``, ``head``, ``name``, ``system``, ``sampling`` and ``draft`` records. A message moves the
+head to itself, and a user's ends the draft before it.
 """
 
 from __future__ import annotations

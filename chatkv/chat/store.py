@@ -167,6 +167,11 @@ class SessionStore:
         conv.sampling = dict(sampling)
         self._write(conv, {"chatkv": "sampling", "sampling": conv.sampling})
 
+    def set_draft(self, conv: Conversation, text: str, instead: str | None = None) -> None:
+        """Keep what was typed and not sent; ``instead``: the message whose place it is to take."""
+        conv.draft, conv.draft_for = text, instead
+        self._write(conv, {"chatkv": "draft", "text": text} | ({"for": instead} if instead else {}))
+
     def delete(self, conv: Conversation) -> None:
         """Move the file into ``deleted/``, from where ``undelete`` brings it back."""
         self._move(conv, self.folder / "deleted")

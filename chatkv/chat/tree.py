@@ -83,6 +83,10 @@ class Conversation:
         self.system = system
         self.sampling: Settings = {}
         """What differs from how ``chatkv run`` was started."""
+        self.draft = ""
+        """What was typed and not sent when the program ended."""
+        self.draft_for: str | None = None
+        """The message whose place the draft is to take."""
         self.forked_from = forked_from
         """(session id, message id) this one was forked from."""
         self.messages: dict[str, Message] = {}

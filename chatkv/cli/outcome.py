@@ -63,7 +63,7 @@ def tell(message: str, code: int) -> int:
     """Write ``message`` as one printable line to stderr and return ``code``."""
     try:
         print(f"chatkv: {one_line(message, _LINE_LIMIT)}", file=sys.stderr)
-    except BrokenPipeError:
+    except OSError:
         _drop_output()
     return code
 
@@ -80,7 +80,7 @@ def leave(code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except BrokenPipeError:
+    except OSError:  # nobody reads, or the terminal is gone
         _drop_output()
     os._exit(code)
 

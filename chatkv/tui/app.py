@@ -6,10 +6,13 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.command import Provider
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
@@ -21,11 +24,13 @@ from chatkv.text import one_line
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
+from chatkv.tui.ended import Ended
 from chatkv.tui.engine_port import EnginePort
 from chatkv.tui.keys.current import Keymap
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.palette import Everything
 from chatkv.tui.remembered import Remembered
+from chatkv.tui.terminal_driver import TerminalDriver
 
 if TYPE_CHECKING:
     from chatkv.tui.recording.recorder import Recorder
@@ -45,6 +50,12 @@ class ChatkvApp(CommandsApp):
     tour_wanted = False
     """It was asked for."""
     recorder: Recorder | None = None
+    ended: Ended | None = None
+
+    def get_driver_class(self) -> type[Driver]:
+        """A browser and tests have their own."""
+        driver = super().get_driver_class()
+        return TerminalDriver if driver is LinuxDriver else driver
 
     async def _begin(self) -> None:
         await super()._begin()
@@ -54,6 +65,8 @@ class ChatkvApp(CommandsApp):
             self.say(f"recording the screen; quitting writes {self.recorder.path}")
         if self.tour_wanted or (self.first_run and not self.is_headless):
             self.action_tour()
+        if self.ended is not None and self.ended.by:
+            await self.action_quit()
 
     def action_stop_all(self) -> None:
         """Stop every answer."""
@@ -118,9 +131,12 @@ class ChatkvApp(CommandsApp):
         self.say(f"saved {path}")
 
     async def action_quit(self) -> None:
-        """At once: what has come of running answers is kept."""
+        """At once: what has come of running answers is kept, and what was typed and not sent."""
+        if self.recorder is not None:
+            self.recorder.look(last=True)
         self.hear_all()
         self.book.keep_unfinished()
+        self.keep_drafts()
         self.exit(return_code=1 if self.desk.failed else 0)
 
 
@@ -166,14 +182,20 @@ def run(
         from chatkv.tui.recording.recorder import Recorder
 
         app.recorder = Recorder(app, record, app.pictures)
+    app.ended = Ended(app)
     try:
         app.run()
     finally:
         if app.recorder is not None:
-            print(f"chatkv: {one_line(app.recorder.save(), 2000)}", file=sys.stderr)
+            _tell(app.recorder.save())
     code = app.return_code or 0
     if app.desk.failed:
         # The reason stood on a screen that is gone now.
-        print(f"chatkv: {one_line(app.desk.failed, 2000)}", file=sys.stderr)
+        _tell(app.desk.failed)
     app.desk.close(CLOSE_S)  # a step that takes longer ends with the process (``cli.outcome.leave``)
-    return code
+    return 128 + app.ended.by if app.ended.by else code
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):  # a terminal that is gone
+        print(f"chatkv: {one_line(line, 2000)}", file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable
 
 from textual import events
 from textual._xterm_parser import XTermParser
-from textual.drivers import linux_driver
 from textual.message import Message
 
 START, END = "\x1b[200~", "\x1b[201~"
@@ -75,8 +74,3 @@ class PasteParser(XTermParser):
         self._pasted = None
         yield events.Paste(text.replace("\x00", ""))
         return data[at + len(END) :]
-
-
-def take_pastes_whole() -> None:
-    """Have Textual's terminal driver read with it, in this process."""
-    vars(linux_driver)["XTermParser"] = PasteParser

@@ -23,7 +23,6 @@ from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.keys.actions import ACTIONS
 from chatkv.tui.keys.current import NONE, Keymap, bind, hint, keys_of, textual_keymap, use
 from chatkv.tui.main_screen import MainScreen
-from chatkv.tui.pastes import take_pastes_whole
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.reverse import keep_reverse
 from chatkv.tui.sessions.book import SessionBook
@@ -61,7 +60,6 @@ class SpineApp(ThemedApp):
         # The footer looks for the palette under this key.
         self.COMMAND_PALETTE_BINDING = next(iter(keys_of("palette")), NONE)  # type: ignore[misc]
         read_alt_keys(key for id in ACTIONS for key in keys_of(id))
-        take_pastes_whole()
         keep_reverse()
         break_between_characters()
         self._engine = engine
@@ -105,7 +103,7 @@ class SpineApp(ThemedApp):
         self.desk.book.load()
         if typed:
             # Who types at once goes on typing in the session that is opened.
-            self.book.current.draft = typed
+            self.book.current.draft += typed
         await self.main.show_session(self.book.current)
         self.desk.connect(self._engine(self._listen))
 
@@ -161,14 +159,23 @@ class SpineApp(ThemedApp):
     async def go(self, change: Callable[[], object]) -> bool:
         """Carry out ``change`` and show the session that is current then."""
         before = self.book.current
-        prompt = self.main.prompt
-        # A question on its way here makes its session a used one.
-        before.draft, prompt.sending = prompt.full_text or prompt.sending, ""
+        self._note_draft()
         done = self.attempt(change)
         if self.book.current is not before or not done:
             await self.main.show_session(self.book.current)
         self.main.changed()
         return done
+
+    def _note_draft(self) -> None:
+        """What stands in the prompt is the current session's."""
+        prompt = self.main.prompt
+        # A question on its way here makes its session a used one.
+        self.book.current.draft, prompt.sending = prompt.full_text or prompt.sending, ""
+
+    def keep_drafts(self) -> None:
+        """Before quitting: what was typed and not sent is there the next time."""
+        self._note_draft()
+        self.book.keep_drafts()
 
     def attempt(self, change: Callable[[], object]) -> bool:
         """Carry out ``change``; False, and one line on the screen, where it can't be done."""

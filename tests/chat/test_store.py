@@ -259,3 +259,16 @@ def test_what_is_no_json_number_is_refused_so_that_all_that_is_read_can_be_writt
 def test_a_place_that_takes_no_folder_is_named() -> None:
     with pytest.raises(ChatError, match="can't keep sessions in /proc/x/y: no folder can be made in /proc;"):
         SessionStore(Path("/proc/x/y")).check_writable()
+
+
+def test_a_draft_ends_with_the_question_that_came_of_it(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path)
+    conv = store.create()
+    say(store, conv, "x")
+    (question,) = conv.path()
+    store.set_draft(conv, "half", question.id)
+    (back,) = reload(store)
+    assert (back.draft, back.draft_for) == ("half", question.id)
+    store.append(conv, conv.append("user", "half a question"))
+    (back,) = reload(store)
+    assert (back.draft, back.draft_for) == ("", None)

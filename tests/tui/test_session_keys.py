@@ -382,3 +382,29 @@ async def test_what_is_typed_while_a_session_is_being_drawn_is_kept(tmp_path: Pa
         await bench.press("ctrl+n")
         assert bench.session.name == "new chat"
         assert bench.app.main.prompt.text == "typed at once"
+
+
+async def test_what_was_typed_and_not_sent_is_there_the_next_time(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        await bench.press("escape", "e", "end", *"!?")
+        await bench.press("ctrl+n")
+        bench.app.main.prompt.load("[/half] a\x1b]52;c;aGk=\x07 question")
+        await bench.press("ctrl+q")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        assert [s.draft for s in bench.app.book.sessions] == ["one!?", "[/half] a]52;c;aGk= question"]
+        assert bench.app.main.prompt.text == "[/half] a]52;c;aGk= question"
+        await bench.press("alt+1")
+        await bench.press("enter")  # an edit is one still
+        bench.engine.finish_all()
+        await bench.settle()
+        assert [text for role, text in bench.texts() if role == "user"] == ["one!?"]
+        assert len(bench.session.conversation.children(None)) == 2
+        await bench.press("alt+2", "ctrl+a", "backspace")
+        bench.app.main.prompt.load("  ")
+        await bench.press("ctrl+q")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        assert [s.draft for s in bench.app.book.sessions] == ["", ""]

@@ -107,10 +107,10 @@ class Recorder:
     def _mark(self) -> None:
         self._drawn = True
 
-    def look(self) -> None:
-        """Take a frame if there is something new to see and it is time."""
+    def look(self, last: bool = False) -> None:
+        """Take a frame if there is something new to see and it is time; the ``last`` one at any time."""
         now = self._clock()
-        if not self._drawn or now < self._next or not self._app.size:
+        if not self._drawn or (now < self._next and not last) or not self._app.size:
             return
         self._drawn = False
         if self._camera is None or self._film is None:

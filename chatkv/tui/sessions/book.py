@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from chatkv.chat.settings import Settings
@@ -117,6 +117,10 @@ class SessionBook:
             self.set_head(session, parent)
         session.notice = None
         session.sent.append(text)
+        session.conversation.draft, session.conversation.draft_for = (
+            "",
+            None,
+        )  # as whoever reads the file has it
         message = Message(new_id(), session.conversation.head, "user", text, None, {"time": time.time()})
         self._append(session, message)
         return message
@@ -222,6 +226,18 @@ class SessionBook:
                 self._settle(session, "")
             session.end()
 
+    def keep_drafts(self) -> None:
+        """Before quitting: save what was typed and not sent."""
+        for session in self.sessions:
+            text, instead = (session.draft, session.editing) if session.draft.strip() else ("", None)
+            conversation = session.conversation
+            if (text, instead) != (conversation.draft, conversation.draft_for):
+                self._try(partial(self._save_draft, session, text, instead))
+
+    def _save_draft(self, session: Session, text: str, instead: str | None) -> None:
+        self._ensure_stored(session)
+        self._store.set_draft(session.conversation, text, instead)
+
     def rename(self, session: Session, name: str) -> None:
         """Give it a name. Raises ChatError where nothing printable is left of it."""
         if session.stored:
@@ -312,7 +328,14 @@ class SessionBook:
 
     def _open(self, conversation: Conversation, stored: bool = False) -> Session:
         sent = [m.text for m in conversation.path() if m.role == "user"]
-        return Session(next(self._keys), conversation, stored=stored, sent=sent)
+        return Session(
+            next(self._keys),
+            conversation,
+            stored=stored,
+            sent=sent,
+            draft=conversation.draft,
+            editing=conversation.draft_for,
+        )
 
     def _keep(self, session: Session, running: Running, reason: str, meta: dict[str, object]) -> Message:
         if running.thinking:
