@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chatkv.cli import choices
+
+if TYPE_CHECKING:
+    from chatkv.engine.compute_cpu import Auto
 
 
 def doctor(
@@ -31,16 +34,15 @@ def doctor(
     from chatkv import __version__
     from chatkv.cli.doctor_gpu import gpu_rows
     from chatkv.cli.output import print_table
+    from chatkv.engine.compute_cpu import auto_forms
     from chatkv.engine.loading import cores
     from chatkv.engine.sizing import default_kv_memory, free_memory
     from chatkv.model.catalog import catalog, is_cached
-    from chatkv.model.dtype import auto_dtype, dtype_name
     from chatkv.model.quantise import unusable
     from chatkv.native.library import kernels, why_not
     from chatkv.paths import cache_dir, config_dir, data_dir
 
     native = kernels(torch.float32)
-    dtype = auto_dtype()
     packed = {form: unusable(form) for form in ("int4", "int8")}
     free = free_memory()
     here = [entry.name for entry in catalog() if is_cached(entry.name)]
@@ -52,7 +54,7 @@ def doctor(
         ("native kernels", why_not() if native is None else f"yes, {native.variant}"),
         ("attention and norms by", "torch" if native is None else "native kernels"),
         *gpu_rows(),
-        ("--dtype auto", _auto(dtype_name(dtype), packed["int4"])),
+        ("--dtype auto", _auto(auto_forms(why_not()))),
         *((f"{form} products", problem or "yes") for form, problem in packed.items()),
         (
             "memory free",
@@ -66,10 +68,10 @@ def doctor(
     print_table(("what", "here"), [(what, str(said)) for what, said in rows])
 
 
-def _auto(compute: str, no_int4: str | None) -> str:
-    if compute == "fp32":
-        return "fp32: this CPU has no bf16 instructions"
-    return "bf16" if no_int4 else "int4 for checkpoints that were 4-bit, bf16 for others"
+def _auto(taken: Auto) -> str:
+    if taken.four_bit == taken.other:
+        return f"{taken.other}: {taken.why}"
+    return f"{taken.four_bit} for checkpoints that were 4-bit, {taken.other} for others: {taken.why}"
 
 
 def _unwritable(folder: os.PathLike[str]) -> str:

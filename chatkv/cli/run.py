@@ -20,6 +20,7 @@ from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
+from chatkv.native.choice import chosen as check_native
 from chatkv.web import talks_to_browser
 
 _DEFAULT = EngineConfig()
@@ -137,6 +138,7 @@ def run(
         num_blocks = None
     if from_file(context, "kv_memory") and num_blocks is not None and not from_file(context, "num_blocks"):
         kv_memory = None
+    check_native()
     with naming_the_file(context):
         config = EngineConfig(
             model=model,

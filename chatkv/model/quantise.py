@@ -6,13 +6,14 @@ columns holds at most 16 values, evenly spaced between the group's least and gre
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import torch
 
 from chatkv.model.checkpoint import DecoderWeights, LayerWeights
-from chatkv.model.linear import GROUP, Int4Linear, Int8Linear, Linear
+from chatkv.model.linear import GROUP, Int4Linear, Int8Linear, Linear, WidenedLinear
 from chatkv.native.library import kernels
 
 EXACT = 2.0**-7
@@ -66,17 +67,31 @@ def pack(weights: DecoderWeights, form: str) -> DecoderWeights:
     """``weights`` with packed linears. ``form``: ``int4`` (the head in 8 bits: in 4 it costs much quality)
     or ``int8``. A matrix whose columns don't fill groups stays in 8 bits.
     """
+    head = Int8Linear(weights.head, *codes8(weights.head.weight))
+    return _with_linears(weights, lambda linear: _packed(linear, form), head)
+
+
+def widened(weights: DecoderWeights) -> DecoderWeights:
+    """bf16 ``weights`` whose products of many rows are computed in fp32."""
+
+    def widen(linear: Linear) -> Linear:
+        return WidenedLinear(linear.weight, linear.bias)
+
+    return _with_linears(weights, widen, widen(weights.head))
+
+
+def _with_linears(weights: DecoderWeights, form: Callable[[Linear], Linear], head: Linear) -> DecoderWeights:
     layers = tuple(
         replace(
             layer,
-            qkv=_packed(layer.qkv, form),
-            output=_packed(layer.output, form),
-            gate_up=_packed(layer.gate_up, form),
-            down=_packed(layer.down, form),
+            qkv=form(layer.qkv),
+            output=form(layer.output),
+            gate_up=form(layer.gate_up),
+            down=form(layer.down),
         )
         for layer in weights.layers
     )
-    return replace(weights, layers=layers, head=Int8Linear(weights.head, *codes8(weights.head.weight)))
+    return replace(weights, layers=layers, head=head)
 
 
 @cache

@@ -7,7 +7,6 @@ one pool of threads.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from ctypes import c_float, c_int64, c_void_p
 from functools import cache
@@ -15,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from chatkv.errors import UsageError
+from chatkv.native.choice import OFF, VARIABLE, chosen
 
 ABI = 4
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
@@ -74,7 +76,10 @@ class Kernels:
 
 @cache
 def kernels(dtype: torch.dtype) -> Kernels | None:
-    """The kernels for ``dtype``, or None where ``why_not`` tells the reason."""
+    """The kernels for ``dtype``, or None where ``why_not`` tells the reason.
+
+    Raises UsageError, as ``why_not`` does, where ``CHATKV_NATIVE`` names what can't be had.
+    """
     library = _library()
     return None if isinstance(library, str) or dtype not in _SUFFIXES else Kernels(*library, dtype)
 
@@ -87,9 +92,17 @@ def why_not() -> str | None:
 
 @cache
 def _library() -> tuple[ctypes.CDLL, str] | str:
-    if os.environ.get("CHATKV_NATIVE") == "0":
-        return "switched off by CHATKV_NATIVE=0"
+    name = chosen()
+    if name == OFF:
+        return f"switched off by {VARIABLE}={OFF}"
     wanted = _variants()
+    if name is not None:
+        if name not in wanted:
+            runs = ", ".join(wanted) or "none"
+            raise UsageError(
+                f"{VARIABLE}={name}: this CPU has no such instructions (of the kernels it runs {runs})"
+            )
+        wanted = [name]
     if not wanted:
         return f"this CPU ({torch.backends.cpu.get_cpu_capability()}) has no instructions they are built for"
     # The better ones are missing where the compiler was too old for them.
@@ -123,11 +136,11 @@ def _variants() -> list[str]:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ["base"]
     capability = torch.backends.cpu.get_cpu_capability()
-    if capability != "AVX512":
-        return ["x86-64-v3"] if capability == "AVX2" else []
-    found = ["x86-64-v4"]
-    if torch.cpu._is_avx512_bf16_supported() and torch.cpu._is_vnni_supported():
-        found.insert(0, "x86-64-v4-bf16")
-        if torch.cpu._is_amx_tile_supported():
-            found.insert(0, "x86-64-v4-amx")
+    found = ["x86-64-v3"] if capability in ("AVX2", "AVX512") else []
+    if capability == "AVX512":
+        found.insert(0, "x86-64-v4")
+        if torch.cpu._is_avx512_bf16_supported() and torch.cpu._is_vnni_supported():
+            found.insert(0, "x86-64-v4-bf16")
+            if torch.cpu._is_amx_tile_supported():
+                found.insert(0, "x86-64-v4-amx")
     return found

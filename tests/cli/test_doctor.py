@@ -9,8 +9,9 @@ import torch
 from chatkv.attention import flashinfer_library
 from chatkv.cli import doctor, doctor_gpu
 from chatkv.cli.outcome import invoke
+from chatkv.engine import compute_cpu
 from chatkv.engine.devices import Place
-from chatkv.model import dtype, quantise
+from chatkv.model import quantise
 from chatkv.native import library
 
 
@@ -58,18 +59,42 @@ def test_what_is_missing_is_named(
     monkeypatch.setattr(library, "kernels", lambda dtype: None)
     monkeypatch.setattr(library, "why_not", lambda: "not built: install a compiler")
     monkeypatch.setattr(quantise, "unusable", lambda form: f"no {form}")
-    monkeypatch.setattr(dtype, "auto_dtype", lambda: torch.bfloat16)
+    monkeypatch.setattr(compute_cpu, "unusable", lambda form: f"no {form}")
+    monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.bfloat16)
     monkeypatch.setenv("CHATKV_CACHE", str(tmp_path / "none"))
     said = told(capsys)
     assert said["native kernels"] == "not built: install a compiler"
     assert said["attention and norms by"] == "torch"
-    assert (said["int4 products"], said["--dtype auto"]) == ("no int4", "bf16")
+    assert (said["int4 products"], said["--dtype auto"]) == (
+        "no int4",
+        "bf16: this CPU has bf16 instructions",
+    )
     assert "chatkv fetch" in said["models here"]
-    monkeypatch.setattr(dtype, "auto_dtype", lambda: torch.float32)
-    assert told(capsys)["--dtype auto"].startswith("fp32")
+    monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.float32)
+    said = told(capsys)
+    assert said["--dtype auto"].startswith("fp32: no bf16 instructions")
+    assert "install a compiler" in said["--dtype auto"]
+    monkeypatch.setattr(library, "why_not", lambda: None)
+    assert told(capsys)["--dtype auto"].startswith(
+        "int4 for checkpoints that were 4-bit, fp32 for others: no"
+    )
 
 
 def test_a_folder_that_can_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert doctor._unwritable(tmp_path / "a" / "b") == ""
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert str(tmp_path) in doctor._unwritable(tmp_path / "a" / "b")
+
+
+def test_kernels_that_can_not_be_had_are_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHATKV_NATIVE", "avx2")
+    for command in (["run"], ["doctor"]):
+        library._library.cache_clear()
+        library.kernels.cache_clear()
+        assert invoke(command) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert "x86-64-v3" in said[0]
+        assert "'avx2'" in said[0]

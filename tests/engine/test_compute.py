@@ -8,12 +8,12 @@ import torch
 from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.bench.quality import mean_kl
-from chatkv.engine import compute
+from chatkv.engine import compute_cpu
 from chatkv.engine.compute import build
 from chatkv.engine.config import EngineError
-from chatkv.model import quantise
+from chatkv.model import linear, quantise
 from chatkv.model.dtype import auto_dtype
-from chatkv.model.linear import PACKED_ROWS, Int4Linear, Int8Linear, Linear
+from chatkv.model.linear import PACKED_ROWS, WIDENED_ROWS, Int4Linear, Int8Linear, Linear, WidenedLinear
 from tests.model.tiny import save
 from tests.native.kernels import native
 
@@ -31,13 +31,13 @@ def test_torch_by_choice_and_native_where_it_can_be_had(tmp_path: Path) -> None:
 
 def test_what_can_not_be_had_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save("llama", tmp_path)
-    monkeypatch.setattr(compute, "why_not", lambda: "not built")
+    monkeypatch.setattr(compute_cpu, "why_not", lambda: "not built")
     built = build(tmp_path, "fp32", "auto")
     assert built.attention == "torch/cpu"
     assert "not built" in built.notes[0]
     with pytest.raises(EngineError, match="--attention native can't be had: not built"):
         build(tmp_path, "fp32", "native")
-    monkeypatch.setattr(compute, "unusable", lambda form: f"no {form} here")
+    monkeypatch.setattr(compute_cpu, "unusable", lambda form: f"no {form} here")
     with pytest.raises(EngineError, match="--dtype int4 can't be had: no int4 here"):
         build(tmp_path, "int4", "auto")
 
@@ -73,6 +73,19 @@ def test_packed_products_equal_plain_ones(rows: int, bias: bool) -> None:
         torch.testing.assert_close(packed(x).float(), want, atol=0.02, rtol=0.02)
 
 
+@pytest.mark.parametrize("rows", [1, WIDENED_ROWS, 100])
+@pytest.mark.parametrize("bias", [False, True])
+def test_widened_products_are_those_of_fp32(rows: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "WIDENED_AT_ONCE", 40 * 128)  # three pieces
+    weight = torch.randn(96, 128).to(torch.bfloat16)
+    offset = torch.randn(96).to(torch.bfloat16) if bias else None
+    x = torch.randn(rows, 128).to(torch.bfloat16)
+    want = torch.nn.functional.linear(x.float(), weight.float(), None if offset is None else offset.float())
+    got = WidenedLinear(weight, offset)(x)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.float(), want, atol=2**-6, rtol=2**-7)
+
+
 def test_a_checkpoint_that_was_4_bit_is_recognised() -> None:
     assert quantise._loss(four_bit(64, 128)) <= quantise.EXACT
     assert quantise._loss(torch.randn(64, 128).to(torch.bfloat16)) > 4 * quantise.EXACT
@@ -96,6 +109,32 @@ def test_the_default_model_is_packed_to_4_bits_and_stays_near_fp32(smollm2_folde
     assert built.dtype == "int4"
     assert (built.decoder.fused is not None) == isinstance(built.backend, NativeBackend)
     assert mean_kl(smollm2_folder, ["int4"])["int4"] <= 0.004
+
+
+@pytest.mark.model
+def test_a_cpu_without_bf16_packs_too_and_computes_prompts_in_fp32(
+    smollm2_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native(torch.bfloat16)
+    monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.float32)
+    built = build(smollm2_folder, "auto", "auto")
+    assert (built.dtype, built.attention, built.notes) == ("int4+fp32", "native/cpu", ())
+    weights = built.decoder.weights
+    assert {type(weights.layers[3].down), type(weights.head)} == {WidenedLinear}
+    assert built.decoder.fused is not None
+    # The prompts have more rows than a compiled step takes.
+    assert mean_kl(smollm2_folder, ["auto"])["auto"] <= 0.004
+    monkeypatch.setattr(compute_cpu, "why_not", lambda: "not built")
+    built = build(smollm2_folder, "auto", "auto")
+    assert (built.dtype, built.attention, built.decoder.dtype) == ("fp32", "torch/cpu", torch.float32)
+
+
+def test_without_bf16_what_was_not_4_bit_stays_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    native(torch.bfloat16)
+    save("llama-wide-heads", tmp_path)
+    monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.float32)
+    built = build(tmp_path, "auto", "auto")
+    assert (built.dtype, built.decoder.dtype, built.decoder.fused) == ("fp32", torch.float32, None)
 
 
 @bf16

@@ -8,8 +8,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chatkv.errors import UsageError
+from chatkv.model.dtype import auto_dtype
 from chatkv.model.quantise import codes4, codes8
-from chatkv.native import build, library
+from chatkv.native import build, choice, library
 from tests.native.kernels import native
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -87,6 +89,20 @@ def test_without_a_library_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, t
     assert "install chatkv again" in str(library._library.__wrapped__())
     monkeypatch.setenv("CHATKV_NATIVE", "0")
     assert "CHATKV_NATIVE" in str(library._library.__wrapped__())
+
+
+def test_a_kind_of_cpu_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*choice.NAMES} == {*build.VARIANTS, "base"}
+    native(torch.float32)
+    for name in library._variants():
+        monkeypatch.setenv("CHATKV_NATIVE", name)
+        found = library._library.__wrapped__()
+        assert isinstance(found, str) or found[1] == name
+        assert auto_dtype() == torch.float32 or name in choice.WITH_BF16
+    monkeypatch.setattr(library, "_variants", lambda: ["x86-64-v3"])
+    monkeypatch.setenv("CHATKV_NATIVE", "x86-64-v4-amx")
+    with pytest.raises(UsageError, match=r"no such instructions.*x86-64-v3"):
+        library._library.__wrapped__()
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
