@@ -145,7 +145,7 @@ class EngineCore:
     def _forward(self, work: list[Work], start: float) -> None:
         begun = time.perf_counter()
         try:
-            rows = self.runner.run(work, self.cache, picks=self.runner.picks and self._greedy(work))
+            rows = self.runner.run(work, self.cache, whole=self._whole(work))
         except Exception as error:
             logger.exception("a forward of %d requests failed", len(work))
             message = f"the model's forward failed: {type(error).__name__}: {error}"
@@ -169,9 +169,11 @@ class EngineCore:
         self.cache.log.emit(ev.StepDone, step=self.scheduler.steps, step_s=step_s, forward_s=forward_s)
         self._meter.step(prefill, decode, step_s)
 
-    def _greedy(self, work: list[Work]) -> bool:
-        """Whether the likeliest id of each row is all that the step is for."""
-        return not any(item.samples and self.live[item.request.id].needs_logits for item in work)
+    def _whole(self, work: list[Work]) -> list[bool] | None:
+        """Of each row, whether more of it is needed than its likeliest id; None: all is there anyway."""
+        if not self.runner.picks:
+            return None
+        return [self.live[item.request.id].needs_logits for item in work if item.samples]
 
     def _live(self, generation: Generation) -> None:
         """It is queued, or runs, from now on."""

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from chatkv.attention.base import AttentionBackend, PagedBatch
-from chatkv.engine.graphs import DecodeGraphs, Rows, pick
+from chatkv.engine.graphs import DecodeGraphs, Rows
+from chatkv.engine.readback import Readback
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.model.decoder import Decoder, copy_slots
@@ -52,17 +53,20 @@ class Runner:
         self.picks = decoder.device.type != "cpu" if picks is None else picks
         self.graphs: DecodeGraphs | None = None
         """Over ``kv``: take the steps that fit."""
+        self._readback = Readback(decoder.device)
 
     def copy(self, copies: Iterable[Copy]) -> None:
         """Carry out ``copies``."""
         for copy in copies:
             copy_slots(self.kv, copy.source, copy.target, copy.tokens)
 
-    def run(self, work: list[Work], cache: KVCache, *, picks: bool = False) -> torch.Tensor:
-        """Copy slots, write K/V of all of ``work``; fp32 logits [rows, vocab] on the CPU.
+    def run(
+        self, work: list[Work], cache: KVCache, *, whole: Sequence[bool] | None = None
+    ) -> Sequence[torch.Tensor]:
+        """Copy slots, write K/V of all of ``work``; one tensor on the CPU for each work that samples.
 
-        One row for each work that samples, in their order. ``picks``: the likeliest ids instead (int64
-        [rows], -1 where a logit is not a number).
+        In their order: fp32 logits [vocab] where ``whole``, else the likeliest id (int64 [], -1 where a logit
+        is not a number). ``whole`` None: logits of all. They stand until the next run.
         """
         parts = []
         for item in work:
@@ -70,14 +74,15 @@ class Runner:
             end = item.start + item.length
             blocks = cache.row(item.request.id).blocks.array[: blocks_for(end, self.block_size)]
             parts.append(Part(item.request.tokens[item.start : end], item.start, blocks, int(item.samples)))
-        logits, picked = self._compute(parts, self.kv)
-        if not picks:
-            return logits.cpu()
-        return (pick(logits) if picked is None else picked).cpu()
+        return self._read(self._compute(parts, self.kv), whole)
 
     def forward(self, parts: Sequence[Part], kv: torch.Tensor) -> torch.Tensor:
         """Write K/V of all ``parts`` into ``kv``; fp32 logits [sum of rows, vocab] on the CPU."""
         return self._compute(parts, kv).logits.cpu()
+
+    @torch.inference_mode()
+    def _read(self, rows: Rows, whole: Sequence[bool] | None) -> Sequence[torch.Tensor]:
+        return self._readback.read(rows, whole)
 
     @torch.inference_mode()
     def _compute(self, parts: Sequence[Part], kv: torch.Tensor) -> Rows:
@@ -106,14 +111,11 @@ class Runner:
             if replayed is not None:
                 return replayed
         self.backend.plan(batch)
-        device = self.decoder.device
+        # One copy: each waits for the device.
+        sent = torch.from_numpy(np.concatenate((new, where, slot, *rows))).to(self.decoder.device)
+        n = len(new)
         logits = self.decoder.forward(
-            torch.from_numpy(new).to(device),
-            torch.from_numpy(where).to(device),
-            torch.from_numpy(slot).to(device),
-            kv,
-            self.backend,
-            torch.from_numpy(np.concatenate(rows)).to(device),
+            sent[:n], sent[n : 2 * n], sent[2 * n : 3 * n], kv, self.backend, sent[3 * n :]
         )
         return Rows(logits, None)
 

@@ -109,7 +109,7 @@ def test_all_that_can_not_run_are_told(tiny_llama: Tiny, n: int, reason: str) ->
 
 def test_a_failing_forward_ends_each_of_them(tiny_llama: Tiny) -> None:
     rig = Rig(tiny_llama.decoder)
-    rig.core.runner.run = lambda work, cache, picks: (_ for _ in ()).throw(RuntimeError("no more memory"))  # type: ignore[method-assign]
+    rig.core.runner.run = lambda work, cache, whole: (_ for _ in ()).throw(RuntimeError("no more memory"))  # type: ignore[method-assign]
     ids = ask(rig, 2)
     rig.run()
     assert {rig.finished[id].reason for id in ids} == {"error"}

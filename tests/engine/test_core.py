@@ -108,7 +108,7 @@ def test_a_failing_forward_ends_those_who_took_part_and_leaves_nothing_findable(
     rig = Rig(tiny_llama.decoder)
     rig.answer(PROMPT, max_tokens=4)
     run = rig.core.runner.run
-    rig.core.runner.run = lambda work, cache, picks: (_ for _ in ()).throw(RuntimeError("no more memory"))  # type: ignore[method-assign]
+    rig.core.runner.run = lambda work, cache, whole: (_ for _ in ()).throw(RuntimeError("no more memory"))  # type: ignore[method-assign]
     done = rig.answer([*PROMPT[:18], 90, 91, 92, 93], max_tokens=4)
     assert (done.reason, done.token_ids) == ("error", ())
     assert "no more memory" in done.message

@@ -1,13 +1,16 @@
-"""A greedy step's ids can be found where the logits are: then only they are copied, and they are the same."""
+"""Ids of greedy rows can be found where the logits are: then only they are copied, and they are the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
+from chatkv.engine.graphs import Rows
 from chatkv.engine.messages import Sampling
+from chatkv.engine.readback import Readback
 from chatkv.engine.sampling import Sampler
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig
@@ -22,15 +25,16 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-def watched(tiny_llama: Tiny, picks: bool) -> tuple[Rig, list[torch.Tensor]]:
-    """A rig, and what its runner hands out each step."""
+def watched(tiny_llama: Tiny, picks: bool) -> tuple[Rig, list[list[int]]]:
+    """A rig, and how many dimensions each row has that its runner hands out, a list a step."""
     rig = Rig(tiny_llama.decoder, picks=picks)
-    steps: list[torch.Tensor] = []
+    steps: list[list[int]] = []
     run = rig.runner.run
 
-    def watch(*args: Any, **options: Any) -> torch.Tensor:
-        steps.append(run(*args, **options))
-        return steps[-1]
+    def watch(*args: Any, **options: Any) -> Sequence[torch.Tensor]:
+        rows = run(*args, **options)
+        steps.append([row.dim() for row in rows])
+        return rows
 
     rig.runner.run = watch  # type: ignore[method-assign]
     return rig, steps
@@ -47,17 +51,58 @@ def test_the_same_tokens_from_ids_as_from_logits(tiny_llama: Tiny, others: list[
     rig, steps = watched(tiny_llama, picks=True)
     plain, whole = watched(tiny_llama, picks=False)
     assert answers(rig, PLAIN + others) == answers(plain, PLAIN + others)
-    assert all(step.dim() == 2 for step in whole)
-    # One request that needs its logits is enough for all of a step.
-    assert {step.dim() for step in steps} == ({2} if others else {1})
+    assert {dim for step in whole for dim in step} == {1}
+    # Of a step in which all take part: a row for each that needs its logits, and ids of the others.
+    assert max(steps, key=len).count(1) == 2 * len(others)
+    assert max(steps, key=len).count(0) == 2 * len(PLAIN)
 
 
-def test_logits_are_left_where_they_are_once_no_request_needs_them(tiny_llama: Tiny) -> None:
+def test_only_the_rows_that_someone_looks_at_leave_the_device(tiny_llama: Tiny) -> None:
     rig, steps = watched(tiny_llama, picks=True)
     rig.ask_ids([5, 6], "a", max_tokens=8)
     rig.ask_ids([5, 7], "b", max_tokens=3, logprobs=1)
     rig.run()
-    assert [step.dim() for step in steps] == [2, 2, 2, 1, 1, 1, 1, 1]
+    assert steps == [[0, 1]] * 3 + [[0]] * 5
+
+
+class Slow:
+    """A device whose copies from and to it are over when someone has waited for its event."""
+
+    def __init__(self) -> None:
+        self.waits, self.recorded = 0, False
+
+    def record(self) -> None:
+        self.recorded = True
+
+    def synchronize(self) -> None:
+        assert self.recorded, "waited for what was not asked for"
+        self.recorded = False
+        self.waits += 1
+
+
+def test_a_step_waits_once_and_its_memory_serves_the_next() -> None:
+    device = Slow()
+    readback = Readback(torch.device("cpu"), pin=False, event=lambda: device)
+    logits = torch.randn(5, 97)
+    logits[3, 4] = torch.nan
+    places: list[set[int]] = []
+    for step, whole in enumerate([[False, True, False, False, True], [True] * 5, [False] * 5, None]):
+        rows = readback.read(Rows(logits + step, None), whole)
+        assert device.waits == step + 1
+        for at, row in enumerate(rows):
+            if whole is None or whole[at]:
+                assert torch.equal(row, logits[at] + step) or at == 3
+            else:
+                assert int(row) == (-1 if at == 3 else int(logits[at].argmax()))
+        places.append({row.data_ptr() for row in rows})
+    assert places[1] == places[3]  # memory that was large enough
+    # A chunk of a prompt has no rows, and nothing to wait for.
+    assert not readback.read(Rows(logits[:0], None), [])
+    assert device.waits == 4
+    ids = torch.tensor([9, 8])
+    found = readback.read(Rows(logits[:2], ids), [False, True])  # found along, in a graph
+    assert int(found[0]) == 9
+    assert torch.equal(found[1], logits[1])
 
 
 def test_logits_that_are_no_numbers_end_the_request(tiny_llama: Tiny) -> None:
