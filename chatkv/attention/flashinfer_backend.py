@@ -29,6 +29,8 @@ class FlashInferBackend(AttentionBackend):
         self._prefill = self._wrappers.prefill()
         self._decode = self._wrappers.decode()
         self._planned = self._decode
+        self.no_graphs = ""
+        """Why ``graph`` is not to be used; empty where it is."""
         self._batch: PagedBatch | None = None
         self._checked_blocks = 0
 

@@ -38,6 +38,8 @@ class Staged:
     kv_indptr: torch.Tensor
     kv_indices: torch.Tensor
     last_page_len: torch.Tensor
+    longest: int
+    """The most new tokens of a request."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class Staging:
             # Block ids alone are read by kernels only: a plan that gets them from the host would wait.
             kv_indices=self._put(own, "kv_indices", batch.kv_indices).to(self._device, non_blocking=True),
             last_page_len=self._put(own, "last_page_len", batch.last_page_len),
+            longest=int(batch.q_lens.max(initial=0)),
         )
 
     def settle(self) -> None:

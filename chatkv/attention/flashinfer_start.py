@@ -31,8 +31,8 @@ def start(
 ) -> FlashInferBackend:
     """A backend whose answers to two small steps were right on ``device``.
 
-    Compiles what isn't compiled yet, which takes minutes, once. Raises FlashInferError with the reason
-    where anything of it can't be had.
+    Where only decode with fixed addresses fails, its ``no_graphs`` says why. Compiles what isn't compiled
+    yet, which takes minutes, once. Raises FlashInferError with the reason where nothing of it can be had.
     """
     problem = refusal(heads, capability)
     if problem is not None:
@@ -47,6 +47,17 @@ def start(
         raise FlashInferError(f"its kernels can't be compiled or run here: {telling(error)}") from error
     if problem is not None:
         raise FlashInferError(problem)
+    try:
+        problem = graph_trial(backend, heads, device, limits.block_size)
+    except Exception as error:
+        logger.info("a graph's step could not be tried", exc_info=True)
+        problem = telling(error)
+        try:
+            torch.zeros(1, device=device).cpu()
+        except RuntimeError as fault:  # nothing can be computed on it any more
+            raise FlashInferError(f"a graph's step broke the device: {telling(fault)}") from error
+    if problem is not None:
+        backend.no_graphs = f"FlashInfer can't decode for them: {problem}"
     return backend
 
 
@@ -61,19 +72,46 @@ def telling(error: Exception) -> str:
 
 def trial(backend: FlashInferBackend, heads: Heads, device: torch.device, block_size: int) -> str | None:
     """What is wrong with the backend's numbers, compared with torch's in fp32; None where nothing is."""
-    reference = TorchBackend(device)
     for step, lens in _TRIALS.items():
-        batch, blocks = _batch(lens, block_size)
-        generator = torch.Generator().manual_seed(0)
-        q = torch.randn(int(batch.qo_indptr[-1]), heads.heads, heads.head_dim, generator=generator)
-        kv = torch.randn(blocks, 2, block_size, heads.kv_heads, heads.head_dim, generator=generator)
-        q, kv = q.to(heads.dtype).to(device), kv.to(heads.dtype).to(device)
+        batch, q, kv = _tensors(lens, heads, device, block_size)
         backend.plan(batch)
-        reference.plan(batch)
-        found = backend.run(q, kv).float()
-        off = float((found - reference.run(q.float(), kv.float())).abs().max())
-        if not off <= TOLERANCE:  # nan is wrong, too
-            return f"its numbers are wrong here: {step} was off by {off:.2g} from torch's"
+        if (problem := _wrong(step, backend.run(q, kv), batch, q, kv)) is not None:
+            return problem
+    return None
+
+
+def graph_trial(
+    backend: FlashInferBackend, heads: Heads, device: torch.device, block_size: int
+) -> str | None:
+    """As ``trial``, for a decode step with fixed addresses and a padded row; nothing is captured."""
+    step = "a decode step"
+    batch, q, kv = _tensors(_TRIALS[step], heads, device, block_size)
+    requests = len(q)
+    graph = backend.graph(requests + 1, 2 * len(batch.kv_indices))
+    graph.plan(batch)
+    found = graph.run(torch.cat((q, q[:1])), kv)[:requests]
+    return _wrong(f"{step} of a graph", found, batch, q, kv)
+
+
+def _tensors(
+    lens: list[tuple[int, int]], heads: Heads, device: torch.device, block_size: int
+) -> tuple[PagedBatch, torch.Tensor, torch.Tensor]:
+    """A batch, its queries and a KV, the same each time."""
+    batch, blocks = _batch(lens, block_size)
+    generator = torch.Generator().manual_seed(0)
+    q = torch.randn(int(batch.qo_indptr[-1]), heads.heads, heads.head_dim, generator=generator)
+    kv = torch.randn(blocks, 2, block_size, heads.kv_heads, heads.head_dim, generator=generator)
+    return batch, q.to(heads.dtype).to(device), kv.to(heads.dtype).to(device)
+
+
+def _wrong(
+    step: str, found: torch.Tensor, batch: PagedBatch, q: torch.Tensor, kv: torch.Tensor
+) -> str | None:
+    reference = TorchBackend(q.device)
+    reference.plan(batch)
+    off = float((found.float() - reference.run(q.float(), kv.float())).abs().max())
+    if not off <= TOLERANCE:  # nan is wrong, too
+        return f"its numbers are wrong here: {step} was off by {off:.2g} from torch's"
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,64 +19,18 @@ from chatkv.attention.base import PagedBatch
 from chatkv.attention.flashinfer_backend import FlashInferBackend
 from chatkv.attention.flashinfer_graph import BUCKETS, GraphDecode, bucket
 from chatkv.attention.flashinfer_staging import Event
+from chatkv.attention.flashinfer_start import telling
+from chatkv.engine.cuda_graph import Graph
 from chatkv.model.decoder import Decoder
 
 logger = logging.getLogger(__name__)
 
 MOST_PAGES = 1 << 22
 """Block ids a graph has room for, at most (16 MiB of them); longer steps are not replayed."""
-WARM_UPS = 2
-"""Runs before a capture: whatever libraries set up at first use must not happen while one goes on."""
+TOLERANCE = 0.05
+"""Of the size of a step's logits, between it and its replay: the same kernels, so that they hardly differ."""
 
 Int64Array = npt.NDArray[np.int64]
-
-
-class Graph(Protocol):
-    """Work on the device that is recorded once and done again at the same addresses."""
-
-    def capture(self, call: Callable[[], None]) -> None:
-        """Record what ``call`` does; it may be called several times, and the last one counts."""
-
-    def replay(self) -> None:
-        """Do it again, behind all that was asked for so far."""
-
-
-class CudaGraphs:
-    """Makes CUDA graphs that share one memory pool: they must not run at the same time."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def __call__(self) -> Graph:
-        """A new one, to be captured."""
-        return _CudaGraph(self._stream, self._pool)
-
-
-class _CudaGraph:
-    def __init__(self, stream: torch.cuda.Stream, pool: Any) -> None:
-        self._stream, self._pool = stream, pool
-        self._graph = torch.cuda.CUDAGraph()
-
-    def capture(self, call: Callable[[], None]) -> None:
-        """See ``Graph``."""
-        before = torch.cuda.current_stream(self._stream.device)
-        # Around it all: a capture that fails does not give the stream back.
-        with torch.cuda.stream(before):
-            self._stream.wait_stream(before)
-            with torch.cuda.stream(self._stream):
-                for _ in range(WARM_UPS):
-                    call()
-            before.wait_stream(self._stream)
-            # Another thread's use of the GPU is no fault of this capture.
-            with torch.cuda.graph(
-                self._graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
-            ):
-                call()
-
-    def replay(self) -> None:
-        """See ``Graph``."""
-        self._graph.replay()
 
 
 class Rows(NamedTuple):
@@ -107,14 +61,20 @@ class DecodeGraphs:
         *,
         requests: int,
         context: int,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """``requests``: the most that run at once; ``context``: the most tokens one of them has."""
+        """``requests``: the most that run at once; ``context``: the most tokens one of them has. ``tell``:
+        hears, once, of steps that were to be replayed and could not be.
+        """
         self._decoder, self._backend, self._kv, self._new_graph = decoder, backend, kv, new_graph
         self._spare, self._block_size = kv.shape[1] - 1, kv.shape[3]
         self._pages = max(min(-(-context // self._block_size), self._spare), 1)
         largest = bucket(requests) or BUCKETS[-1]
         self._sizes = tuple(rows for rows in BUCKETS if rows <= largest)
         self._steps: dict[int, _Step] = {}
+        self._unfit: set[int] = set()
+        """Rows of graphs whose plan has failed: it would fail again, at each step."""
+        self._tell, self._told = tell, False
 
     @property
     def rows(self) -> int:
@@ -132,6 +92,9 @@ class DecodeGraphs:
                 attention = self._backend.graph(rows, max(pages, rows))
                 step = _Step(self._decoder, attention, self._kv, self._new_graph())
                 step.capture(self._idle(rows), self._slots(rows))
+                off = step.off(self._idle(rows), self._slots(rows))
+                if not off <= TOLERANCE:  # nan is wrong, too
+                    raise RuntimeError(f"a replay of {rows} rows is off by {off:.2g} from its step")
                 self._steps[rows] = step
         except Exception:
             self._steps.clear()
@@ -141,18 +104,35 @@ class DecodeGraphs:
     def run(
         self, batch: PagedBatch, ids: Int64Array, positions: Int64Array, slots: Int64Array
     ) -> Rows | None:
-        """A step in which each request has one new token; None where no graph takes it.
+        """A step in which each request has one new token; None where no graph takes it, or can't be planned.
 
         Plans, writes K/V and computes. Raises ValueError for a malformed batch, and for a block that isn't
         the pool's.
         """
         requests = len(batch.last_page_len)
         step = self._steps.get(bucket(requests) or 0)
-        if step is None or not step.attention.fits(batch):
+        if step is None or step.attention.rows in self._unfit:
+            return None
+        if not step.attention.fits(batch):
+            self._note(f"{requests} requests with {len(batch.kv_indices):,} blocks are more than they hold")
             return None
         if int(batch.kv_indices.max(initial=0)) >= self._spare:
             raise ValueError(f"kv_indices must lie in 0..{self._spare - 1}")
-        return step.run(batch, ids, positions, slots, self._slots(step.attention.rows))
+        try:
+            # Before every replay: where contexts are split, and so what is read, is in the plan.
+            step.attention.plan(batch)
+        except Exception as error:  # of any class: a workspace too small, more parts than the graph has
+            batch.validate(self._spare)
+            logger.exception("a graph of %d rows could not be planned", step.attention.rows)
+            self._unfit.add(step.attention.rows)
+            self._note(f"a plan for {step.attention.rows} rows failed: {telling(error)}")
+            return None
+        return step.run(ids, positions, slots, self._slots(step.attention.rows))
+
+    def _note(self, why: str) -> None:
+        if not self._told:
+            self._told = True
+            self._tell(f"some steps go without CUDA graphs, and are slower: {why}")
 
     def again(self, requests: int) -> None:
         """Replay the step of ``requests`` that was just run, to find out how long the device takes."""
@@ -163,10 +143,10 @@ class DecodeGraphs:
         return self._spare * self._block_size + np.arange(rows, dtype=np.int64) % self._block_size
 
     def _idle(self, rows: int) -> PagedBatch:
-        """A step of ``rows`` requests that touches the spare block only."""
+        """A step of ``rows`` requests in the spare block only: each sees the slots up to its own."""
         steps = np.arange(rows + 1, dtype=np.int32)
         spare = np.full(rows, self._spare, dtype=np.int32)
-        return PagedBatch(steps, steps, spare, np.ones(rows, dtype=np.int32), self._block_size)
+        return PagedBatch(steps, steps, spare, steps[:-1] % self._block_size + 1, self._block_size)
 
 
 class _Step:
@@ -191,13 +171,22 @@ class _Step:
         self.attention.plan(idle)
         self._graph.capture(self._compute)
 
-    def run(
-        self, batch: PagedBatch, ids: Int64Array, positions: Int64Array, slots: Int64Array, spare: Int64Array
-    ) -> Rows:
-        """Replay; ``spare``: the slots of all rows that are padded."""
+    def off(self, idle: PagedBatch, slots: Int64Array) -> float:
+        """How far a replay is from the same step without a graph, in the size of its logits.
+
+        Its inputs are others than those of the capture: what was not recorded, or at another address, shows.
+        """
+        offsets = slots % idle.block_size  # rows of the same slot write the same
+        self._fill((offsets + 1) % self._decoder.config.vocab, offsets, slots, slots)
+        self.attention.plan(idle)
+        wanted = self._logits()
+        self._graph.replay()
+        assert self._rows is not None
+        return float((self._rows.logits - wanted).norm() / wanted.norm())
+
+    def run(self, ids: Int64Array, positions: Int64Array, slots: Int64Array, spare: Int64Array) -> Rows:
+        """Replay what was planned; ``spare``: the slots of all rows that are padded."""
         self._fill(ids, positions, slots, spare)
-        # Before every replay: where contexts are split, and so what is read, is in the plan.
-        self.attention.plan(batch)
         self._graph.replay()
         assert self._rows is not None
         logits, picks = self._rows
@@ -208,10 +197,13 @@ class _Step:
         self._graph.replay()
 
     def _compute(self) -> None:
-        ids, positions, slots = self._inputs
-        logits = self._decoder.forward(ids, positions, slots, self._kv, self.attention, self._all)
+        logits = self._logits()
         # A replay writes into the tensors of the capture.
         self._rows = Rows(logits, pick(logits))
+
+    def _logits(self) -> torch.Tensor:
+        ids, positions, slots = self._inputs
+        return self._decoder.forward(ids, positions, slots, self._kv, self.attention, self._all)
 
     def _fill(self, ids: Int64Array, positions: Int64Array, slots: Int64Array, spare: Int64Array) -> None:
         if self._sent is not None:

@@ -13,9 +13,9 @@ from chatkv.attention.flashinfer_rules import Limits
 from chatkv.engine.compute import Compute, build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
+from chatkv.engine.cuda_graph import CudaGraphs
 from chatkv.engine.devices import free_memory
-from chatkv.engine.graph_start import start_graphs, wants_graphs
-from chatkv.engine.graphs import CudaGraphs
+from chatkv.engine.graph_start import start_graphs, wants_graphs, why_none
 from chatkv.engine.messages import Ready
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
@@ -94,12 +94,18 @@ def assemble(
     graphs = wants_graphs(config, compute.backend, device)
     runner = Runner(decoder, compute.backend, num_blocks, config.block_size, spare=graphs)
     if graphs:
-        requests = config.max_running
         notes.append(
             start_graphs(
-                runner, CudaGraphs(device), requests=requests, context=max_context, progress=progress
+                runner,
+                CudaGraphs(device),
+                requests=config.max_running,
+                context=max_context,
+                progress=progress,
+                tell=outbox.notes.append,
             )
         )
+    elif problem := why_none(config, compute.backend):
+        notes.append(problem)
     core = EngineCore(cache, scheduler, runner, codec, max_context, outbox, verify=config.verify)
     ready = Ready(
         model=config.model,

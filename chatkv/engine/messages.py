@@ -279,6 +279,8 @@ class Batch:
     verified: tuple[Verified, ...] = ()
     stats: EngineStats | None = None
     """The engine's figures, a few times a second while something happens; None: as they were."""
+    notes: tuple[str, ...] = ()
+    """What can't be had any more, and what is taken instead of it: one line each, as ``Ready.notes``."""
 
 
 @dataclass(frozen=True, slots=True)

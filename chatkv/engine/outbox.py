@@ -17,11 +17,12 @@ class Outbox:
         self.finished: list[Finished] = []
         self.near: list[ContextNear] = []
         self.verified: list[Verified] = []
+        self.notes: list[str] = []
         self.stats: EngineStats | None = None
 
     def drain(self) -> Batch | None:
         """Everything since the last call; None where nothing happened."""
-        told = self.events or self.deltas or self.finished or self.near or self.verified
+        told = self.events or self.deltas or self.finished or self.near or self.verified or self.notes
         if not told and self.stats is None:
             return None
         batch = Batch(
@@ -32,11 +33,13 @@ class Outbox:
             tuple(self.near),
             tuple(self.verified),
             self.stats,
+            tuple(self.notes),
         )
         self.events.clear()
         self.deltas.clear()
         self.finished.clear()
         self.near.clear()
         self.verified.clear()
+        self.notes.clear()
         self.stats = None
         return batch

@@ -43,6 +43,8 @@ class Desk:
         """Told where a question got no answer: its text belongs back into the prompt."""
         self.near: Callable[[Session, ContextNear], None] = lambda session, near: None
         """Told where an answer has used most of its session's context."""
+        self.noted: Callable[[str], None] = lambda line: None
+        """Told what the engine can't have any more."""
         self._sampling = sampling
         self._engine: EnginePort | None = None
         self._measuring: dict[int, Callable[[Measured], None]] = {}
@@ -204,6 +206,8 @@ class Desk:
                 self.near(session, near)
         for verified in batch.verified:
             self._note(verified)
+        for line in batch.notes:
+            self.noted(line)
 
     def _note(self, verified: Verified) -> None:
         """Under its answer, whether it was asked for here or comes by itself (``--verify``)."""

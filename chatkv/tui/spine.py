@@ -67,6 +67,7 @@ class SpineApp(ThemedApp):
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())
         self.desk.returned = self._give_back
         self.desk.near = self._tell_near
+        self.desk.noted = self.report
         self._told_near: set[str] = set()
         """Keys of sessions of which it was told; each further answer would tell it again."""
         self._begun, self._early = False, ""
@@ -114,7 +115,7 @@ class SpineApp(ThemedApp):
         interpreter from the engine that often.
         """
         self._said.append(said)
-        if not isinstance(said, Batch) or said.finished or said.near or said.verified:
+        if not isinstance(said, Batch) or said.finished or said.near or said.verified or said.notes:
             self.post_message(EngineReport())
 
     @on(EngineReport)

@@ -109,6 +109,7 @@ def test_what_has_a_treacherous_default_is_given(calls: list[Call]) -> None:
             assert dtypes == {torch.bfloat16}
             if "Prefill" in call.name:
                 assert given["causal"] is True
+                assert given["max_token_per_sequence"] > 0
         if call.name.endswith("__init__"):
             assert call.arguments["backend"] == "fa2"
             assert call.arguments["kv_layout"] == "NHD"

@@ -81,6 +81,7 @@ def test_what_a_copy_still_reads_is_not_written() -> None:
         for name in NAMES:
             assert getattr(staged, name).dtype == torch.int32
             assert (getattr(staged, name).numpy() == getattr(batch, name)).all()
+        assert staged.longest == batch.q_lens.max()
         sources = [getattr(staged, name) for name in NAMES]
         device.latest = Plan(sources, [source.numpy().copy() for source in sources])
         device.in_flight.append(device.latest)

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from chatkv.attention.base import AttentionBackend
 from chatkv.attention.flashinfer_backend import FlashInferBackend
+from chatkv.attention.flashinfer_graph import GraphDecode
+from chatkv.attention.flashinfer_library import FlashInferError
 from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.attention.flashinfer_start import start, trial
 from chatkv.attention.torch_backend import TorchBackend
@@ -187,3 +189,28 @@ def test_a_backend_proves_itself_before_it_is_taken(real: RealFlashInfer) -> Non
     for wrong in (0.5, float("nan")):
         real.modules.wrong = wrong
         assert "numbers are wrong here: a prefill step" in str(trial(made, heads, CPU, 16))
+
+
+def test_a_step_of_a_graph_is_tried_and_alone_given_up(
+    real: RealFlashInfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = Heads(14, 2, 64, torch.bfloat16)
+    assert start(heads, CPU, (9, 0), Limits()).no_graphs == ""
+    run = GraphDecode.run
+    monkeypatch.setattr(GraphDecode, "run", lambda *args: run(*args) + 0.5)
+    made = start(heads, CPU, (9, 0), Limits())
+    said = "FlashInfer can't decode for them: its numbers are wrong here: a decode step of a graph was off"
+    assert made.no_graphs.startswith(said)
+    monkeypatch.setattr(GraphDecode, "run", lambda *args: 1 / 0)
+    assert start(heads, CPU, (9, 0), Limits()).no_graphs.endswith("for them: division by zero")
+    # Where nothing can be computed any more it is no matter of graphs alone.
+    zeros = torch.zeros
+
+    def broken(*size: int, **options: object) -> torch.Tensor:
+        if size == (1,):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return zeros(*size, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(torch, "zeros", broken)
+    with pytest.raises(FlashInferError, match="a graph's step broke the device: CUDA error: an illegal"):
+        start(heads, CPU, (9, 0), Limits())

@@ -15,8 +15,8 @@ from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.compute import build
 from chatkv.engine.core import EngineCore
+from chatkv.engine.cuda_graph import Graph
 from chatkv.engine.graph_start import start_graphs
-from chatkv.engine.graphs import Graph
 from chatkv.engine.messages import Batch, Finished, GenerateRequest, Sampling, TokenLogprob, Turn, Verified
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
@@ -117,6 +117,7 @@ class Rig:
                 requests=scheduling.get("max_running", 64),
                 context=max_context,
                 progress=lambda *stage: self.stages.append(stage),
+                tell=self.outbox.notes.append,
             )
         self.core = EngineCore(
             self.cache,
@@ -134,6 +135,7 @@ class Rig:
         self.logprobs: dict[int, list[TokenLogprob]] = {}
         self.batches: list[Batch] = []
         self.verified: list[Verified] = []
+        self.notes: list[str] = []
         self.finished: dict[int, Finished] = {}
         self.next_id = 1
         self.take()
@@ -173,6 +175,7 @@ class Rig:
             assert self.thoughts.get(done.request, "") == done.thinking
             assert tuple(self.logprobs.get(done.request, [])) == done.logprobs
         self.verified += batch.verified
+        self.notes += batch.notes
         self.batches.append(batch)
 
     def run(self) -> None:

@@ -6,6 +6,7 @@ What is fake: the graph (``fake_graphs``) and the compiled kernels. What a GPU w
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ import torch
 
 from chatkv.attention.base import PagedBatch
 from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_graph import BUCKETS
+from chatkv.attention.flashinfer_graph import BUCKETS, GraphDecode
 from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineConfig, EngineError
-from chatkv.engine.graph_start import start_graphs, wants_graphs
+from chatkv.engine.graph_start import start_graphs, wants_graphs, why_none
 from chatkv.engine.graphs import DecodeGraphs, pick
 from chatkv.engine.runner import Part, Runner
 from chatkv.model.decoder import Decoder
@@ -208,6 +209,68 @@ def test_what_can_not_be_captured_is_computed_eagerly(library: RealFlashInfer, s
     assert graphs.replays == 0
 
 
+class Deaf(FakeGraph):
+    """Replays what it has recorded without reading its inputs anew."""
+
+    def replay(self) -> None:
+        self.replays += 1
+
+
+def test_a_graph_whose_numbers_are_wrong_is_not_used(library: RealFlashInfer, small: Tiny) -> None:
+    run = rig(library, small.decoder, 4, new_graph=Deaf)
+    assert run.runner.graphs is None
+    said = "without CUDA graphs, because a decode step can't be captured: a replay of 16 rows is off by"
+    assert run.graph_note.startswith(said)
+    assert list(run.answer([5, 6, 7], max_tokens=6).token_ids) == expected(small.reference, [5, 6, 7], 6)
+
+
+def test_a_plan_that_fails_ends_no_request_and_is_told_once(
+    library: RealFlashInfer, small: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, plan = Graphs(), GraphDecode.plan
+    tried: list[int] = []
+
+    def overflow(attention: GraphDecode, batch: PagedBatch) -> None:
+        if attention.rows < 4:
+            return plan(attention, batch)
+        tried.append(attention.rows)
+        raise RuntimeError("Buffer overflow when allocating memory for batch_prefill_tmp_v with size 1")
+
+    run = rig(library, small.decoder, 4, new_graph=graphs)
+    monkeypatch.setattr(GraphDecode, "plan", overflow)
+    prompts = {run.ask_ids([n, n + 1], f"s{n}", max_tokens=9 - n): [n, n + 1] for n in range(3, 8)}
+    run.run()
+    for id, prompt in prompts.items():
+        answer = list(run.finished[id].token_ids)
+        assert answer == expected(small.reference, prompt, len(answer))
+    assert tried == [8, 4]  # each of these once, though more steps would have fit
+    assert run.notes == [
+        "some steps go without CUDA graphs, and are slower: a plan for 8 rows failed: "
+        "Buffer overflow when allocating memory for batch_prefill_tmp_v with size 1"
+    ]
+    assert graphs.replays == 2  # the others are replayed as before
+
+
+def test_a_malformed_step_is_no_fault_of_its_graph(library: RealFlashInfer, small: Tiny) -> None:
+    decoder = small.decoder
+    kv = decoder.new_kv(9, 4)
+    told: list[str] = []
+    graphs = DecodeGraphs(
+        decoder, backend(library, decoder, 4), kv, Graphs(), requests=2, context=12, tell=told.append
+    )
+    graphs.capture(lambda stage, fraction: None)
+    zeros = np.zeros(1, dtype=np.int64)
+    with pytest.raises(ValueError, match="last_page_len must lie in"):
+        graphs.run(replace(decode(1, 1), last_page_len=np.array([5], dtype=np.int32)), zeros, zeros, zeros)
+    assert graphs.run(decode(1, 1), zeros, zeros, zeros) is not None
+    assert told == []
+    for _ in range(2):
+        assert graphs.run(decode(1, 9), zeros, zeros, zeros) is None
+    assert told == [
+        "some steps go without CUDA graphs, and are slower: 1 requests with 9 blocks are more than they hold"
+    ]
+
+
 def test_a_capture_that_broke_the_gpu_ends_the_start(
     library: RealFlashInfer, small: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +297,12 @@ def test_who_gets_graphs(library: RealFlashInfer, small: Tiny) -> None:
     assert not wants_graphs(EngineConfig(cuda_graphs=False), flash, gpu)
     assert not wants_graphs(EngineConfig(), flash, CPU)
     assert not wants_graphs(EngineConfig(), TorchBackend(), gpu)
+    assert why_none(EngineConfig(), flash) is None
+    flash.no_graphs = "its numbers are wrong"
+    assert not wants_graphs(EngineConfig(), flash, gpu)
+    assert why_none(EngineConfig(), flash) == "without CUDA graphs, because its numbers are wrong"
+    assert why_none(EngineConfig(cuda_graphs=False), flash) is None  # nobody wants any
+    assert why_none(EngineConfig(), TorchBackend()) is None
 
 
 def test_the_fake_refuses_what_a_capture_would() -> None:

@@ -14,8 +14,8 @@ import torch
 from chatkv.attention.flashinfer_backend import FlashInferBackend
 from chatkv.attention.flashinfer_library import load
 from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.engine.cuda_graph import CudaGraphs, Graph
 from chatkv.engine.devices import cuda_problem
-from chatkv.engine.graphs import CudaGraphs, Graph
 from chatkv.model.checkpoint import load_weights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder

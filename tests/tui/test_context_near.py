@@ -40,3 +40,11 @@ async def test_and_where_another_pane_hides_the_gauge(tmp_path: Path) -> None:
         near(bench, bench.session.key)
         await bench.settle()
         assert len(bench.said) == 1
+
+
+async def test_what_the_engine_can_not_have_any_more_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        bench.engine.listener(Batch(1.0, (), (), (), notes=("some steps go without [b]graphs[/b]",)))
+        await bench.settle()
+        assert bench.said == ["some steps go without [b]graphs[/b]"]
