@@ -1,7 +1,8 @@
-/* A whole forward of few rows in one call: one team of threads goes through all layers and meets at
- * barriers, so that no operator is started on its own. Activations are fp32 (rounded to 16 bits for
- * products with weights), KV is bf16. */
+/* A whole forward of few rows in one call: one team of threads goes through all layers, phase after phase,
+ * so that no operator is started on its own. Activations are fp32 (rounded to 16 bits for products with
+ * weights), KV is bf16. */
 #pragma once
+#include "team.h"
 
 typedef struct {
     const float *attn_norm, *mlp_norm; /* [hidden] */
@@ -78,12 +79,6 @@ int64_t step_bytes(const Model *m, int64_t rows, int64_t parts) {
     return (int64_t)share_out(m, (size_t)rows, (size_t)parts, NULL, &work);
 }
 
-INLINE void team_share(int64_t count, int64_t *first, int64_t *last) {
-    int64_t threads = TEAM_SIZE, me = TEAM_RANK;
-    *first = count * me / threads;
-    *last = count * (me + 1) / threads;
-}
-
 /* h += delta (unless NULL), its norm into `out`. */
 static void norm_row(float *h, const float *delta, const float *weight, Rounded out, int64_t row, int hidden, float eps) {
     if (delta)
@@ -97,18 +92,23 @@ static void norm_row(float *h, const float *delta, const float *weight, Rounded 
     }
 }
 
-static void norm_rows(const Work *w, const Model *m, const float *weight, int rows, int with_delta) {
-    int64_t first, last;
-    team_share(rows, &first, &last);
-    for (int64_t r = first; r < last; r++)
-        norm_row(w->h + r * m->hidden, with_delta ? w->delta + r * (int64_t)strips_wide(m->hidden) : NULL, weight,
-                 w->wide, r, m->hidden, m->eps);
+static void norm_rows(Member *member, const Work *w, const Model *m, const float *weight, int rows) {
+    const int64_t stride = (int64_t)strips_wide(m->hidden);
+    SHARED(member, r, rows)
+        norm_row(w->h + r * m->hidden, w->delta + r * stride, weight, w->wide, r, m->hidden, m->eps);
 }
 
-static void product(const Packed *p, Rounded x, int rows, float *out) {
-    int64_t first, last, stride = (int64_t)strips_wide(p->rows);
-    team_share(stride / LANE_ROWS, &first, &last);
-    for (int64_t s = first; s < last; s++) strip_product(p, s, x, rows, out + s * LANE_ROWS, stride);
+static void product(Member *member, const Packed *p, Rounded x, int rows, float *out) {
+    const int64_t stride = (int64_t)strips_wide(p->rows);
+    SHARED(member, i, stride / LANE_ROWS) strip_product(p, i, x, rows, out + i * LANE_ROWS, stride);
+}
+
+/* The embeddings of a row's token, and their norm. */
+static void begin_row(const Work *w, const Model *m, const Step *s, int64_t r) {
+    float *h = w->h + r * m->hidden;
+    for (int i = 0; i < m->hidden; i += LANES)
+        store_f32(h + i, load_bf16(m->embedding + s->tokens[r] * m->hidden + i));
+    norm_row(h, NULL, m->layers->attn_norm, w->wide, r, m->hidden, m->eps);
 }
 
 /* Rotate q and k of a row, write k and v where the cache wants them. */
@@ -179,11 +179,10 @@ static void gated_group(const Work *w, const Model *m, const StepLayer *layer, i
     }
 }
 
-static void attend_all(const Work *w, const Model *m, const Step *s, int64_t layer) {
+static void attend_all(Member *member, const Work *w, const Model *m, const Step *s, int64_t layer) {
     const int heads = m->layout.heads, dim = m->layout.head_dim;
     const bf16 *kv = s->kv + layer * s->kv_layer;
-#pragma omp for schedule(dynamic, 1)
-    for (int p = 0; p < s->parts; p++)
+    SHARED(member, p, s->parts)
         attend_bf16(&m->layout, s->blocks + s->part_first[p], w->q + (size_t)s->part_row[p] * heads * dim, kv,
                     s->part_start[p], s->part_stop[p], w->partial + (size_t)p * heads * (dim + 2));
     for (int i = 0; i < s->prefill_count; i++) {
@@ -192,70 +191,66 @@ static void attend_all(const Work *w, const Model *m, const Step *s, int64_t lay
     }
 }
 
+/* A strip of the logits. */
+static void logit_strip(const Work *w, const Model *m, const Step *s, int64_t strip, int rows) {
+    const int64_t vocab = m->head.rows, from = strip * LANE_ROWS;
+    if (from + LANE_ROWS <= vocab) {
+        strip_product(&m->head, strip, w->wide, rows, s->logits + from, vocab);
+        return;
+    }
+    float rest[rows][LANE_ROWS];
+    strip_product(&m->head, strip, w->wide, rows, rest[0], LANE_ROWS);
+    for (int r = 0; r < rows; r++) memcpy(s->logits + r * vocab + from, rest[r], (size_t)(vocab - from) * 4);
+}
+
+static void go_through(Member *member, const Work *w, const Model *m, const Step *s) {
+    int rows = s->rows;
+    SHARED(member, r, rows) begin_row(w, m, s, r);
+    for (int l = 0; l < m->num_layers; l++) {
+        const StepLayer *layer = m->layers + l;
+        if (l) norm_rows(member, w, m, layer->attn_norm, rows);
+        product(member, &layer->qkv, w->wide, rows, w->qkv);
+        SHARED(member, r, rows) place_row(w, m, layer, s, l, r);
+        const int only_wanted = l == m->num_layers - 1;
+        if (only_wanted && !s->logits_rows) return;
+        attend_all(member, w, m, s, l);
+        if (only_wanted && s->logits_rows < rows) {
+            /* Nothing after the last attention mixes rows: only the wanted ones go on. */
+            rows = s->logits_rows;
+            SHARED(member, r, rows) gather_row(w, m, s, s->wanted[r], r);
+            SHARED(member, once, 1)
+                for (int r = 0; r < rows; r++)
+                    memmove(w->h + (int64_t)r * m->hidden, w->h + s->wanted[r] * m->hidden, (size_t)m->hidden * 4);
+        } else {
+            SHARED(member, r, rows) gather_row(w, m, s, r, r);
+        }
+        product(member, &layer->output, w->wide, rows, w->delta);
+        norm_rows(member, w, m, layer->mlp_norm, rows);
+        SHARED(member, g, m->intermediate / GROUP) gated_group(w, m, layer, g, rows);
+        product(member, &layer->down, w->narrow, rows, w->delta);
+    }
+    norm_rows(member, w, m, m->final_norm, rows);
+    SHARED(member, i, (m->head.rows + LANE_ROWS - 1) / LANE_ROWS) logit_strip(w, m, s, i, rows);
+}
+
+INLINE int team_size(void) {
+#ifdef _OPENMP
+    const int most = omp_get_max_threads();
+    return most < MOST_THREADS ? most : MOST_THREADS;
+#else
+    return 1;
+#endif
+}
+
 /* Write K and V of all rows, and the logits that are wanted. hidden, intermediate and heads * head_dim in
  * multiples of 32; head_dim of 16, and of 32 where there are prefills. */
 void step_bf16(const Model *m, const Step *s) {
-    Work work, *w = &work;
-    share_out(m, (size_t)s->rows, (size_t)s->parts, s->scratch, w);
-#pragma omp parallel
+    Work work;
+    Team team = {0};
+    share_out(m, (size_t)s->rows, (size_t)s->parts, s->scratch, &work);
+#pragma omp parallel num_threads(team_size())
     {
-        int64_t first, last;
-        int rows = s->rows;
-        for (int l = 0; l < m->num_layers; l++) {
-            const StepLayer *layer = m->layers + l;
-            if (!l) {
-                team_share(rows, &first, &last);
-                for (int64_t r = first; r < last; r++)
-                    for (int i = 0; i < m->hidden; i += LANES)
-                        store_f32(w->h + r * m->hidden + i, load_bf16(m->embedding + s->tokens[r] * m->hidden + i));
-            }
-            norm_rows(w, m, layer->attn_norm, rows, l > 0);
-#pragma omp barrier
-            product(&layer->qkv, w->wide, rows, w->qkv);
-#pragma omp barrier
-            team_share(rows, &first, &last);
-            for (int64_t r = first; r < last; r++) place_row(w, m, layer, s, l, r);
-#pragma omp barrier
-            if (l == m->num_layers - 1) {
-                if (!s->logits_rows) break;
-                rows = s->logits_rows;
-            }
-            attend_all(w, m, s, l);
-            if (rows < s->rows) {
-                /* Nothing after the last attention mixes rows: only the wanted ones go on. */
-                team_share(rows, &first, &last);
-                for (int64_t r = first; r < last; r++) gather_row(w, m, s, s->wanted[r], r);
-#pragma omp single
-                for (int r = 0; r < rows; r++)
-                    memmove(w->h + (int64_t)r * m->hidden, w->h + s->wanted[r] * m->hidden, (size_t)m->hidden * 4);
-            } else {
-                team_share(rows, &first, &last);
-                for (int64_t r = first; r < last; r++) gather_row(w, m, s, r, r);
-#pragma omp barrier
-            }
-            product(&layer->output, w->wide, rows, w->delta);
-#pragma omp barrier
-            norm_rows(w, m, layer->mlp_norm, rows, 1);
-#pragma omp barrier
-            team_share(m->intermediate / GROUP, &first, &last);
-            for (int64_t g = first; g < last; g++) gated_group(w, m, layer, g, rows);
-#pragma omp barrier
-            product(&layer->down, w->narrow, rows, w->delta);
-#pragma omp barrier
-        }
-        if (s->logits_rows) {
-            norm_rows(w, m, m->final_norm, rows, 1);
-#pragma omp barrier
-            const int64_t vocab = m->head.rows, whole = vocab / LANE_ROWS;
-            team_share(whole, &first, &last);
-            for (int64_t i = first; i < last; i++)
-                strip_product(&m->head, i, w->wide, rows, s->logits + i * LANE_ROWS, vocab);
-            if (vocab % LANE_ROWS && TEAM_RANK == 0) {
-                float rest[rows][LANE_ROWS];
-                strip_product(&m->head, whole, w->wide, rows, rest[0], LANE_ROWS);
-                for (int r = 0; r < rows; r++)
-                    memcpy(s->logits + r * vocab + whole * LANE_ROWS, rest[r], (size_t)(vocab % LANE_ROWS) * 4);
-            }
-        }
+        Member member = {.team = &team, .rank = TEAM_RANK, .threads = TEAM_SIZE};
+        go_through(&member, &work, m, s);
     }
 }

@@ -76,6 +76,28 @@ def test_equals_the_usual_forward(case: list[tuple[int, int, int, int]], name: s
         assert not len(want) or apart(got, want) < 0.04
 
 
+def test_threads_and_cores_don_t_change_the_result(tmp_path: Path) -> None:
+    """Also more threads than cores: those that wait for one take nothing away from the others' work."""
+    save_fitting("llama", tmp_path)
+    own = runner(tmp_path)
+    vocab, before = own.decoder.config.vocab, torch.get_num_threads()
+    parts = [part(*one, vocab) for one in [(0, 0, 17, 5), (1, 0, 3, 0), (2, 0, 1, 1)]]
+    seen = []
+    try:
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            kv = own.kv.clone()
+            logits = own.forward(parts, kv)
+            seen.append((logits.clone(), kv))
+            for _ in range(20):
+                assert torch.equal(own.forward(parts, kv), logits)
+    finally:
+        torch.set_num_threads(before)
+    for logits, kv in seen[1:]:
+        assert torch.equal(logits, seen[0][0])
+        assert torch.equal(kv, seen[0][1])
+
+
 def apart(got: torch.Tensor, want: torch.Tensor) -> float:
     return float((got.float() - want.float()).norm() / want.float().norm())
 
