@@ -97,6 +97,16 @@ def dump(conv: Conversation) -> Iterator[Record]:
         last = message.id
     if conv.head != last:
         yield {"chatkv": "head", "id": conv.head}
+    if conv.draft:
+        yield draft_record(conv)
+
+
+def draft_record(conv: Conversation) -> Record:
+    """What was typed and not sent; empty: no more."""
+    record: Record = {"chatkv": "draft", "text": conv.draft}
+    if conv.draft_for is not None:
+        record["for"] = conv.draft_for
+    return record
 
 
 def text_or_none(record: Record, key: str) -> str | None:

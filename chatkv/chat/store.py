@@ -2,29 +2,26 @@
 
 Each change is one record, written with a single ``write()`` of a whole line to a file opened with
 ``O_APPEND``, then ``fsync``: what a call has written is there after a kill. Two processes on the same
-folder write whole lines that never mix; each sees the other's messages when it loads again, as
-further branches of the tree, and the head is the last one written. What one process deletes while
-the other still writes to it is written again by the other, whole.
+folder write whole lines that never mix; each takes in the other's messages with ``catch_up``, as
+further branches of the tree. What one process deletes while the other still writes to it is written
+again by the other, whole.
 
 A store belongs to one thread.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chatkv.chat import disk
 from chatkv.chat.errors import ChatError
 from chatkv.chat.reader import Problem, file_name, read
-from chatkv.chat.records import Record, dump, encode, message_record
+from chatkv.chat.records import Record, draft_record, dump, message_record
 from chatkv.chat.settings import Settings
 from chatkv.chat.tree import Conversation, Message, clean_name, new_id
-from chatkv.files import write_whole
 from chatkv.paths import packaged
 from chatkv.text import one_line
 
@@ -41,6 +38,8 @@ class _File:
     has_header: bool = True
     pending: list[Record] = field(default_factory=list)
     """Records whose writing failed; they go out before the next one."""
+    known: int = 0
+    """Bytes of the file that were read or written here; with more in it, another process has added some."""
 
 
 class SessionStore:
@@ -50,9 +49,13 @@ class SessionStore:
     and goes out with the next write that works.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unkept: str = "") -> None:
+        """``unkept``: why nothing is to be written; all is read, and changes stay in memory."""
         self.folder = folder
+        self.unkept = unkept
         self._files: dict[str, _File] = {}
+        self._looked = 0
+        """When the folder had last changed when it was looked through; ns."""
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -60,36 +63,27 @@ class SessionStore:
         live = [f.conv for f in self._files.values() if f.path.parent == self.folder]
         return sorted(live, key=lambda conv: (conv.created, conv.id))
 
-    def check_writable(self) -> None:
-        """Make the folder and write a file there.
-
-        Raises:
-            ChatError: it can't be done; the line says why.
-        """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.folder) as probe:
-                probe.write(b"\n")
-                probe.flush()
-        except FileNotFoundError as error:
-            # Its parents were to be made too: so the place itself takes none (/proc, /sys …).
-            there = next(place for place in self.folder.parents if place.exists())
-            raise ChatError(
-                f"can't keep sessions in {self.folder}: no folder can be made in {there}; "
-                "choose another one with --sessions"
-            ) from error
-        except OSError as error:
-            raise _cannot("keep sessions in", self.folder, error) from error
-
     def load_all(self) -> tuple[list[Conversation], list[Problem]]:
         """Every session of the folder, oldest first, and what was wrong in their files.
 
         To be called once, at the start: it forgets what could not be written so far.
         """
-        problems: list[Problem] = []
         self._files.clear()
+        self._looked = 0
+        _, problems = self.load_new()
+        return self.conversations, problems
+
+    def load_new(self) -> tuple[list[Conversation], list[Problem]]:
+        """Those that other processes have made since the last look, and what was wrong in their files."""
+        problems: list[Problem] = []
+        new: list[Conversation] = []
         try:
-            paths = sorted(path for path in self.folder.iterdir() if path.suffix == ".jsonl")
+            changed = self.folder.stat().st_mtime_ns
+            if changed == self._looked:
+                return [], []
+            self._looked = changed
+            known = {file.path for file in self._files.values()}
+            paths = sorted(p for p in self.folder.iterdir() if p.suffix == ".jsonl" and p not in known)
         except FileNotFoundError:
             return [], []
         except OSError as error:
@@ -99,6 +93,7 @@ class SessionStore:
                 if not path.is_file():
                     problems.append(Problem(path, None, "not a file, skipped"))
                     continue
+                size = path.stat().st_size
                 loaded = read(path)
             except OSError as error:
                 problems.append(Problem(path, None, f"can't be read ({error.strerror}), skipped"))
@@ -115,8 +110,9 @@ class SessionStore:
                     Problem(path, None, f"same session id as {self._files[conv.id].path.name}; got a new one")
                 )
                 conv.id = new_id()
-            self._files[conv.id] = _File(conv, path, loaded.unknown, loaded.has_header)
-        return self.conversations, problems
+            self._files[conv.id] = _File(conv, path, loaded.unknown, loaded.has_header, known=size)
+            new.append(conv)
+        return new, problems
 
     def create(self, name: str | None = None, system: str | None = None) -> Conversation:
         """A new, empty session."""
@@ -132,13 +128,15 @@ class SessionStore:
             fork.add(message)
         return self._write_new(fork)
 
-    def adopt(self, example: Conversation) -> Conversation:
+    def adopt(self, example: Conversation, with_draft: bool = False) -> Conversation:
         """A session of one's own with everything that is in ``example``."""
         own = Conversation(name=example.given_name, system=example.system)
         own.sampling = dict(example.sampling)
         for message in example.messages.values():
             own.add(message)
         own.head = example.head
+        if with_draft:
+            own.draft, own.draft_for = example.draft, example.draft_for
         return self._write_new(own)
 
     def append(self, conv: Conversation, message: Message) -> None:
@@ -170,7 +168,7 @@ class SessionStore:
     def set_draft(self, conv: Conversation, text: str, instead: str | None = None) -> None:
         """Keep what was typed and not sent; ``instead``: the message whose place it is to take."""
         conv.draft, conv.draft_for = text, instead
-        self._write(conv, {"chatkv": "draft", "text": text} | ({"for": instead} if instead else {}))
+        self._write(conv, draft_record(conv))
 
     def delete(self, conv: Conversation) -> None:
         """Move the file into ``deleted/``, from where ``undelete`` brings it back."""
@@ -196,68 +194,85 @@ class SessionStore:
             raise ChatError(f"session '{conv.name}' is not one of {self.folder}; adopt or fork it first")
         return file
 
+    def catch_up(self, conv: Conversation) -> str | None:
+        """Take in what other processes have added to the file of ``conv`` since it was read or written.
+
+        Messages join its tree, and name, system prompt and sampling are as they are in the file; the head
+        stays. Returns the head that the file has, where anything was added, else None.
+        Raises ChatError where the file can't be read, or is gone.
+        """
+        file = self._of(conv)
+        try:
+            known = file.path.stat().st_size
+            if known == file.known:
+                return None
+            there = read(file.path).conversation
+        except OSError as error:
+            raise disk.cannot("read", file.path, error) from error
+        file.known = known
+        head = conv.head
+        for message in there.messages.values():
+            if message.id not in conv.messages:
+                conv.add(message)
+        conv.head = head
+        conv.given_name, conv.system, conv.sampling = there.given_name, there.system, there.sampling
+        return there.head
+
+    def unsaved(self, conv: Conversation) -> bool:
+        """Whether something of it could not be written yet."""
+        file = self._files.get(conv.id)
+        return file is not None and bool(file.pending)
+
+    def save(self, conv: Conversation) -> None:
+        """Write what could not be written before."""
+        if self.unsaved(conv):
+            self._write(conv)
+
+    def copy_to(self, conv: Conversation, folder: Path) -> None:
+        """Write all of ``conv`` into a file of another folder. Raises OSError."""
+        disk.write_new(folder / file_name(conv), dump(conv))
+
     def _write_new(self, conv: Conversation) -> Conversation:
         file = _File(conv, self.folder / file_name(conv))
-        try:
-            _write_whole(file.path, dump(conv))
-        except OSError as error:
-            raise _cannot("make a session in", self.folder, error) from error
+        if not self.unkept:
+            try:
+                file.known = disk.write_new(file.path, dump(conv))
+            except OSError as error:
+                raise disk.cannot("make a session in", self.folder, error) from error
         self._files[conv.id] = file
         return conv
 
-    def _write(self, conv: Conversation, record: Record) -> None:
+    def _write(self, conv: Conversation, *records: Record) -> None:
         file = self._of(conv)
-        file.pending.append(record)
+        if self.unkept:
+            return
+        file.pending += records
         try:
             if not file.has_header:
                 file.pending.insert(0, next(dump(conv)))
                 file.has_header = True
             try:
-                _append(file.path, file.pending)
+                added = disk.add(file.path, file.pending)
+                # What others have added is still to be read: then it stays as it was.
+                if (added.before, added.after) == (file.known, file.known + added.own):
+                    file.known = added.after
             except FileNotFoundError:  # Someone removed it: the memory has all of it.
-                _write_whole(file.path, [*dump(conv), *file.unknown])
+                file.known = disk.write_new(file.path, [*dump(conv), *file.unknown])
         except OSError as error:
-            raise _cannot("save to", file.path, error) from error
+            raise disk.cannot("save to", file.path, error) from error
         file.pending.clear()
 
     def _move(self, conv: Conversation, folder: Path) -> None:
         file = self._of(conv)
         target = folder / file.path.name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        if not self.unkept:
             try:
-                os.replace(file.path, target)
-            except FileNotFoundError:
-                if not target.exists():
-                    _write_whole(target, [*dump(conv), *file.unknown])
-        except OSError as error:
-            raise _cannot("move", file.path, error) from error
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.replace(file.path, target)
+                except FileNotFoundError:
+                    if not target.exists():
+                        file.known = disk.write_new(target, [*dump(conv), *file.unknown])
+            except OSError as error:
+                raise disk.cannot("move", file.path, error) from error
         file.path = target
-
-
-def _append(path: Path, records: Iterable[Record]) -> None:
-    """Add ``records`` to an existing file in one ``write()``; a torn last line is ended first."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = b"\n" * torn + b"".join(map(encode, records))
-        if os.write(descriptor, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_whole(path: Path, records: Iterable[Record]) -> None:
-    """Write a new file that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, b"".join(map(encode, records)), private=True)
-
-
-def _cannot(what: str, path: Path, error: OSError) -> ChatError:
-    reason = error.strerror or str(error)
-    return ChatError(
-        f"can't {what} {path}: {reason[:1].lower()}{reason[1:]}; "
-        "make room or choose another folder with --sessions"
-    )

@@ -34,6 +34,10 @@ def run(
         Path | None,
         typer.Option(metavar="DIR", help="Where the sessions are kept; default: your data folder."),
     ] = None,
+    save: Annotated[
+        bool,
+        typer.Option("--save/--no-save", help="Keep what is said; else sessions are only read."),
+    ] = True,
     theme: choices.Theme = None,
     device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
@@ -192,7 +196,7 @@ def run(
             "chatkv run needs a terminal as stdin, stdout and stderr; without one: --web, or chatkv bench"
         )
     folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
-    SessionStore(folder).check_writable()
+    store = SessionStore(folder, _unkept(folder, save, asked_for=sessions is not None))
 
     if web and not in_browser:
         from chatkv.web.serve import serve
@@ -207,13 +211,32 @@ def run(
         open_chat(
             config,
             sampling,
-            folder,
+            store,
             theme,
             tour=tour,
             keymap=settings_of(context).keys,
             record=record_screen,
         )
     )
+
+
+def _unkept(folder: Path, save: bool, asked_for: bool) -> str:
+    """Why nothing is kept of the chat; empty: all is.
+
+    Raises ChatError where the folder that was asked for is not there and can't be made.
+    """
+    from chatkv.chat.disk import check_writable
+    from chatkv.chat.errors import ChatError
+
+    if not save:
+        return "--no-save asks for it"
+    try:
+        check_writable(folder)
+    except ChatError as error:
+        if asked_for and not folder.is_dir():
+            raise
+        return str(error)
+    return ""
 
 
 def _is_terminal() -> bool:
@@ -230,6 +253,7 @@ def _log_to_file() -> None:
         data_dir().mkdir(parents=True, exist_ok=True)
         path = data_dir() / "chatkv.log"
         handler = RotatingFileHandler(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
+    logging.raiseExceptions = False  # a full disk: no log is better than tracebacks on the screen
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger("chatkv").addHandler(handler)
     logging.getLogger("chatkv").setLevel(logging.INFO)

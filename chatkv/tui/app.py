@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 
+from chatkv.chat.presence import Presence
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import EngineMessage, Ready, Sampling
@@ -30,6 +32,8 @@ from chatkv.tui.keys.current import Keymap
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.palette import Everything
 from chatkv.tui.remembered import Remembered
+from chatkv.tui.sessions.around import Around
+from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.terminal_driver import TerminalDriver
 
 if TYPE_CHECKING:
@@ -143,7 +147,7 @@ class ChatkvApp(CommandsApp):
 def run(
     config: EngineConfig,
     sampling: Sampling,
-    store_folder: Path,
+    store: SessionStore,
     theme: str | None = None,
     *,
     tour: bool = False,
@@ -152,7 +156,7 @@ def run(
 ) -> int:
     """Open the chat; returns the exit code when the person quits. ``record``: an SVG file for the screen.
 
-    The CLI has checked the options, the theme and the terminal.
+    The CLI has checked the options, the theme, the terminal and whether ``store`` can be written to.
     """
 
     def engine(listener: Callable[[EngineMessage], None]) -> EnginePort:
@@ -169,7 +173,7 @@ def run(
     remembered = Remembered(data_dir() / "screen.json")
     app = ChatkvApp(
         engine,
-        SessionStore(store_folder),
+        store,
         sampling=sampling,
         theme=theme,
         pictures=data_dir() / "snapshots",
@@ -182,10 +186,14 @@ def run(
         from chatkv.tui.recording.recorder import Recorder
 
         app.recorder = Recorder(app, record, app.pictures)
+    if not store.unkept:
+        app.around = Around(app.book, Presence(store.folder))
     app.ended = Ended(app)
     try:
         app.run()
     finally:
+        app.around.close()
+        _rescue(app.book, store.folder)
         if app.recorder is not None:
             _tell(app.recorder.save())
     code = app.return_code or 0
@@ -194,6 +202,20 @@ def run(
         _tell(app.desk.failed)
     app.desk.close(CLOSE_S)  # a step that takes longer ends with the process (``cli.outcome.leave``)
     return 128 + app.ended.by if app.ended.by else code
+
+
+def _rescue(book: SessionBook, folder: Path) -> None:
+    """What could not be saved goes where there may be room."""
+    if not book.unsaved or book.save_again():
+        return
+    try:
+        place = Path(tempfile.mkdtemp(prefix="chatkv-unsaved-"))
+        count = book.save_elsewhere(place)
+    except OSError as error:
+        _tell(f"{len(book.unsaved)} sessions could not be saved, not even elsewhere: {error.strerror}")
+        return
+    what = f"{count} session{'s' * (count > 1)} could not be saved in {folder}"
+    _tell(f"{what}: all of what was said is in {place}; chatkv run --sessions {place} opens it")
 
 
 def _tell(line: str) -> None:

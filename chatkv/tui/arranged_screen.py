@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual import on
-from textual.events import DescendantFocus, Resize
+from textual.events import Resize
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widget import Widget
@@ -93,12 +93,21 @@ class ArrangedScreen(KeyedScreen):
 
     @property
     def seen(self) -> list[str]:
-        """The panes that are on the screen, in the order they are read."""
+        """The panes on the screen, in the order they are read; after a change, those of the next frame."""
         if self.arrangement is Arrangement.TINY:
             return []
-        columns = self.body.plan.regions
-        left = [pane for pane in columns if pane != "cache"]
-        return left + (list(self.cache.plan.regions) if "cache" in columns else [])
+        columns, column = self._plans()
+        return [pane for pane in columns.regions if pane != "cache"] + list(column.regions)
+
+    def _plans(self) -> tuple[Plan, Plan]:
+        """The columns, and the panes of the cache, as they are to be: a key may be faster than a frame."""
+        columns = self.plan_body(self.body.content_size)
+        place = columns.regions.get("cache")
+        return columns, Plan() if place is None else self.plan_cache(place.size)
+
+    def stack_of(self, pane: str) -> tuple[str, ...]:
+        """The panes of the cache that share its place, itself among them; nothing where it has none."""
+        return self._plans()[1].stack_of(pane)
 
     def on_unmount(self) -> None:
         """What was just set up is kept."""
@@ -165,6 +174,8 @@ class ArrangedScreen(KeyedScreen):
     def set_up(self) -> None:
         """The person has set up the panes in another way: show it, and keep it for the next time."""
         self.rearrange()
+        # At once: a key that comes before the next frame is for what takes the place of what goes.
+        self._keep_focus()
         if self._saving is None:
             self._saving = self.set_timer(SAVE_S, self._save)
 
@@ -192,13 +203,11 @@ class ArrangedScreen(KeyedScreen):
     def go_to(self, pane: str) -> None:
         """Show ``pane`` and focus it; where it is alone on the screen the chat's prompt is focused for it."""
         self._bring_up(pane)
-        target = self.prompt if pane == "chat" else self._target(pane)
-        # Not before it is on the screen: what is hidden can't be focused.
-        self.call_after_refresh(target.focus)
+        self.set_focus(self.prompt if pane == "chat" else self._target(pane))
 
     def focus_in(self, pane: str) -> None:
         """Focus one that is seen."""
-        self._target(pane).focus()
+        self.set_focus(self._target(pane))
 
     def _bring_up(self, pane: str) -> None:
         kept = self.kept
@@ -224,14 +233,17 @@ class ArrangedScreen(KeyedScreen):
         if self.focused is not None and pane in seen:
             return
         if pane not in seen:
-            nearest = (*self.cache.plan.stack_of(pane), self.at)
+            nearest = (*self.stack_of(pane), self.at)
             pane = next((other for other in nearest if other in seen), "")
         typing = not pane or (pane == "chat" and self.one_pane)
         self.set_focus(self.prompt if typing else self._target(pane))
 
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """What has the focus is what keys act on."""
-        if not self.one_pane and (pane := self.pane_of(event.widget)):
+    def set_focus(
+        self, widget: Widget | None, scroll_visible: bool = True, from_app_focus: bool = False
+    ) -> None:
+        """See the base class. What has the focus is what keys act on, from now on."""
+        super().set_focus(widget, scroll_visible, from_app_focus)
+        if not self.one_pane and (pane := self.pane_of(self.focused)):
             self._at = pane
 
     def action_pane(self, by: int) -> None:
@@ -244,7 +256,7 @@ class ArrangedScreen(KeyedScreen):
         pane = self.pane_of(self.focused)
         here = self._target(pane) if pane else self.prompt
         at = stops.index(here) if here in stops else 0
-        stops[(at + by) % len(stops)].focus()
+        self.set_focus(stops[(at + by) % len(stops)])
 
     # -- what keys and commands do -----------------------------------------------------------
 
@@ -266,7 +278,7 @@ class ArrangedScreen(KeyedScreen):
 
     def action_tab(self, by: int) -> None:
         """To the next or previous of the panes that share a place."""
-        panes = tuple(self.shown) if self.one_pane else self.cache.plan.stack_of(self.at)
+        panes = tuple(self.shown) if self.one_pane else self.stack_of(self.at)
         if len(panes) > 1:
             self.go_to(panes[(panes.index(self.at) + by) % len(panes)])
 
@@ -279,7 +291,7 @@ class ArrangedScreen(KeyedScreen):
         if self.shown == [pane]:
             self.notify("this is the last pane; it stays", markup=False)
             return False
-        kept, beside = self.kept, [other for other in self.cache.plan.stack_of(pane) if other != pane]
+        kept, beside = self.kept, [other for other in self.stack_of(pane) if other != pane]
         order = self.seen if pane in self.seen and len(self.seen) > 1 else self.shown
         kept.hidden.add(pane)
         kept.zoomed = "" if kept.zoomed == pane else kept.zoomed
@@ -334,14 +346,14 @@ class ArrangedScreen(KeyedScreen):
         if self.one_pane and "chat" in self.shown:
             self.unzoom()
             self.go_to("chat")
-        self.prompt.focus()
+        self.set_focus(self.prompt)
 
     def inspect_pane(self) -> None:
         """Let the inspector be seen; escape puts back what it covers."""
         if self.one_pane:
             self.go_to("node")
         elif "node" not in self.seen:
-            self._inspected_over = next((p for p in self.cache.plan.stack_of("node") if p in self.seen), "")
+            self._inspected_over = next((p for p in self.stack_of("node") if p in self.seen), "")
             self.kept.hidden.discard("node")
             self.kept.bring_up("node")
             self.set_up()

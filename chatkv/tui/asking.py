@@ -45,6 +45,8 @@ class AskingApp(SessionActionsApp):
             self.keep_text(session, text)
             return
         session.draft = ""
+        # What another chatkv has said there meanwhile was not on the screen: this does not answer it.
+        self._catch_up(session, follow=False)
         self.desk.ask(session, text)
         if session is self.book.current:
             self.main.prompt.set_history(session.sent)

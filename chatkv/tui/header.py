@@ -1,4 +1,4 @@
-"""The first lines: what runs, and, until it runs, how far loading is or why it failed."""
+"""The first lines: what runs, whether it is kept, and, until it runs, how far loading is or why it failed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from chatkv.engine.messages import Loading, Ready
 from chatkv.text import one_line, printable
+from chatkv.tui.sessions.book import SessionBook
 
 _BAR = 24
 
@@ -15,6 +16,13 @@ def describe(ready: Ready) -> str:
     """``SmolLM2-135M · torch/cpu · bf16 · FCFS``."""
     model = one_line(ready.model.rstrip("/").rsplit("/", 1)[-1], 40)
     return " · ".join((model, ready.attention, ready.dtype, ready.policy))
+
+
+def kept(book: SessionBook) -> str:
+    """What is not on disk, in two words; empty: all is."""
+    if book.unkept:
+        return "nothing kept"
+    return "not saved" if book.unsaved else ""
 
 
 class Header(Widget):
@@ -28,16 +36,19 @@ class Header(Widget):
         super().__init__(id=id)
         self._ready: Ready | None = None
         self._brief = False
+        self._kept = ""
 
-    def show(self, ready: Ready | None, brief: bool) -> None:
-        """``brief``: the name alone."""
-        if (ready, brief) != (self._ready, self._brief):
-            self._ready, self._brief = ready, brief
+    def show(self, ready: Ready | None, brief: bool, kept: str = "") -> None:
+        """``brief``: the name alone. ``kept``: a warning that stands there as long as it is true."""
+        if (ready, brief, kept) != (self._ready, self._brief, self._kept):
+            self._ready, self._brief, self._kept = ready, brief, kept
             self.refresh(layout=True)
 
     def render(self) -> Content:
         """As drawn now."""
         name = Content("chatkv").stylize("bold $primary")
+        if self._kept:
+            name += Content("  ") + Content(f"! {self._kept}").stylize("bold $warning")
         if self._ready is None or self._brief:
             return name
         return name + Content("  " + describe(self._ready))

@@ -31,7 +31,7 @@ from chatkv.tui.chat.pane import ChatPane
 from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.desk import Desk
-from chatkv.tui.header import Header, LoadLine
+from chatkv.tui.header import Header, LoadLine, kept
 from chatkv.tui.key_line import KeyLine
 from chatkv.tui.keys.current import bind
 from chatkv.tui.layout import Arrangement
@@ -210,7 +210,7 @@ class MainScreen(SizedScreen):
         row = self.query_one("#chips", ChipRow)
         row.show(chips(items(enumerate(book.sessions, 1), book.current), row.content_size.width))
         self.query_one(SessionPanel).show(items(book.listed(), book.current), book.order)
-        self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE)
+        self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE, kept(book))
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))
         self.chat.show_context(context_of(desk))
@@ -243,7 +243,7 @@ class MainScreen(SizedScreen):
         if action in PANE_ACTIONS:
             return not typing
         if action == "tab":
-            return len(self.shown if self.one_pane else self.cache.plan.stack_of(self.at)) > 1
+            return len(self.shown if self.one_pane else self.stack_of(self.at)) > 1
         return True
 
     def action_back(self) -> None:
@@ -264,7 +264,7 @@ class MainScreen(SizedScreen):
             elif self.one_pane and self.at != "chat" and "chat" in self.shown:
                 self.go_to("chat")
             else:
-                self.prompt.focus()
+                self.set_focus(self.prompt)
         elif self.one_pane and self.at != "chat":
             self.go_to(self.at)
         elif pane := "chat" if "chat" in self.seen else next(iter(self.seen), ""):

@@ -25,10 +25,14 @@ from chatkv.tui.keys.current import NONE, Keymap, bind, hint, keys_of, textual_k
 from chatkv.tui.main_screen import MainScreen
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.reverse import keep_reverse
+from chatkv.tui.sessions.around import Around
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themed import ThemedApp
 from chatkv.tui.wrapping import break_between_characters
+
+LOOK_S = 2.0
+"""How often it is looked whether another process has changed anything."""
 
 
 class SpineApp(ThemedApp):
@@ -73,6 +77,7 @@ class SpineApp(ThemedApp):
         self._begun, self._early = False, ""
         self._said: deque[EngineMessage] = deque()
         """What the engine has said and nobody has heard yet."""
+        self.around = Around(self.desk.book)
         self.main = MainScreen(self.desk, self.remembered)
         self.main.catch_up = self.hear_all
 
@@ -106,7 +111,17 @@ class SpineApp(ThemedApp):
             # Who types at once goes on typing in the session that is opened.
             self.book.current.draft += typed
         await self.main.show_session(self.book.current)
+        if self.book.unkept:
+            elsewhere = "/export md FILE writes a conversation elsewhere"
+            self.report(f"nothing of this chat is kept: {self.book.unkept} · {elsewhere}")
         self.desk.connect(self._engine(self._listen))
+        self.set_interval(LOOK_S, self.look_around)
+
+    def look_around(self) -> None:
+        """What other chatkv over the same folder have done; what could not be saved is tried again."""
+        for line in self.around.look():
+            self.say(line)
+            self.main.changed()
 
     def _listen(self, said: EngineMessage) -> None:
         """On the engine's thread: hand over and return.
@@ -162,10 +177,15 @@ class SpineApp(ThemedApp):
         before = self.book.current
         self._note_draft()
         done = self.attempt(change)
+        self._catch_up(self.book.current)
         if self.book.current is not before or not done:
             await self.main.show_session(self.book.current)
         self.main.changed()
         return done
+
+    def _catch_up(self, session: Session, follow: bool = True) -> None:
+        if line := self.book.catch_up(session, follow):
+            self.say(line)
 
     def _note_draft(self) -> None:
         """What stands in the prompt is the current session's."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chatkv.chat.disk import check_writable
 from chatkv.chat.errors import ChatError
 from chatkv.chat.records import dump, encode
 from chatkv.chat.store import SessionStore
@@ -203,10 +204,10 @@ def test_a_copied_file_gets_an_id_of_its_own(tmp_path: Path) -> None:
 def test_a_folder_that_can_not_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = SessionStore(tmp_path / "file" / "sessions")
-    for wrong in (store.check_writable, store.create):
-        with pytest.raises(ChatError, match="not a directory; make room or choose another folder"):
+    for wrong in (lambda: check_writable(store.folder), store.create):
+        with pytest.raises(ChatError, match="not a directory; choose another folder"):
             wrong()
-    SessionStore(tmp_path / "new").check_writable()
+    check_writable(tmp_path / "new")
     assert not list((tmp_path / "new").iterdir())
 
 
@@ -258,7 +259,7 @@ def test_what_is_no_json_number_is_refused_so_that_all_that_is_read_can_be_writt
 
 def test_a_place_that_takes_no_folder_is_named() -> None:
     with pytest.raises(ChatError, match="can't keep sessions in /proc/x/y: no folder can be made in /proc;"):
-        SessionStore(Path("/proc/x/y")).check_writable()
+        check_writable(Path("/proc/x/y"))
 
 
 def test_a_draft_ends_with_the_question_that_came_of_it(tmp_path: Path) -> None:

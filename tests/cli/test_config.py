@@ -43,8 +43,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, write: Write) -> list[tuple[Any, ...
     app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
-    def run(*arguments: Any, keymap: Any, **_: Any) -> int:
-        calls.append((*arguments, keymap))
+    def run(config: Any, sampling: Any, store: Any, theme: Any, *, keymap: Any, **_: Any) -> int:
+        calls.append((config, sampling, store.folder, theme, keymap))
         return 0
 
     monkeypatch.setattr(app, "run", run)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import chatkv.cli.app  # noqa: F401
+from chatkv.chat.store import SessionStore
 from chatkv.cli.outcome import invoke
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
@@ -19,8 +20,11 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
     app = importlib.import_module("chatkv.tui.app")
     calls: list[tuple[Any, ...]] = []
 
-    def run(*arguments: Any, keymap: Any, record: Any, tour: bool) -> int:
-        calls.append(arguments if record is None else (*arguments, record))
+    def run(
+        config: EngineConfig, sampling: Sampling, store: SessionStore, theme: Any, *, record: Any, **_: Any
+    ) -> int:
+        unkept = [store.unkept] if store.unkept else []
+        calls.append((config, sampling, store.folder, theme, *unkept, *([record] if record else [])))
         return 7
 
     monkeypatch.setattr(app, "run", run)
@@ -208,3 +212,15 @@ def test_the_process_that_draws_for_a_browser_needs_no_terminal_but_pipes(
     # Any other driver is no reason to draw into a pipe.
     monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.linux_driver:LinuxDriver")
     assert invoke(["run"]) == 2
+
+
+@pytest.mark.parametrize("no_save", [True, False])
+def test_a_folder_that_takes_nothing_is_chatted_over_without_keeping_anything(
+    opened: list[tuple[Any, ...]], tmp_path: Path, no_save: bool
+) -> None:
+    if not no_save:
+        (tmp_path / "data").write_text("a file where the folder should be")
+    assert invoke(["run", *(["--no-save"] if no_save else [])]) == 7
+    (call,) = opened
+    assert ("--no-save" if no_save else "can't keep sessions in") in call[4]
+    assert not (tmp_path / "data" / "sessions").exists()

@@ -29,6 +29,7 @@ class Bench:
         theme: str | None = DEFAULT_THEME,
         remembered: Remembered | None = None,
         keymap: Keymap | None = None,
+        store: SessionStore | None = None,
         **engine: int,
     ) -> None:
         self.engine: FakeEngine
@@ -41,7 +42,7 @@ class Bench:
 
         self.app = ChatkvApp(
             make,
-            SessionStore(folder / "sessions"),
+            store or SessionStore(folder / "sessions"),
             theme=theme,
             pictures=folder / "snapshots",
             remembered=remembered,

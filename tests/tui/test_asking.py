@@ -319,7 +319,7 @@ def test_the_reason_a_chat_had_no_model_is_told_in_full_when_it_ends(
         self.desk.failed = reason
 
     monkeypatch.setattr(ChatkvApp, "run", fail)
-    run(EngineConfig(), Sampling(), tmp_path / "sessions")
+    run(EngineConfig(), Sampling(), SessionStore(tmp_path / "sessions"))
     assert capsys.readouterr().err == f"chatkv: {reason}\n"
 
 

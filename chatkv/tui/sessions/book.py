@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from chatkv.chat.settings import Settings
@@ -38,6 +39,8 @@ class SessionBook:
         self._report = report
         self._system = system
         self._deleted: list[tuple[int, Session]] = []
+        self._failing = False
+        """Something could not be written, and the person knows."""
         self._keys = (f"s{number}" for number in itertools.count(1))
         self.order = "opened"
         """In which the lists show them, one of ``ORDERS``; numbers stay."""
@@ -67,6 +70,66 @@ class SessionBook:
             self.sessions = loaded + started
             if self.current not in self.sessions:
                 self.current = loaded[-1]
+
+    @property
+    def unkept(self) -> str:
+        """Why nothing is written; empty: all is."""
+        return self._store.unkept
+
+    @property
+    def unsaved(self) -> list[Session]:
+        """Those of which something could not be written."""
+        if self.unkept:
+            return []
+        return [s for s in self.sessions if self._store.unsaved(s.conversation) or (s.head and not s.stored)]
+
+    def save_again(self) -> bool:
+        """Write what could not be written; True where nothing is left of it."""
+        for session in self.unsaved:
+            try:
+                self._ensure_stored(session)
+                self._store.save(session.conversation)
+            except ChatkvError:
+                return False
+        self._failing = False
+        return True
+
+    def save_elsewhere(self, folder: Path) -> int:
+        """Write what is still unsaved there, each session whole; how many they were. Raises OSError."""
+        left = self.unsaved
+        for session in left:
+            self._store.copy_to(session.conversation, folder)
+        return len(left)
+
+    def take_new(self) -> None:
+        """Sessions that another chatkv has made in the folder."""
+        for conversation in self._store.load_new()[0]:
+            self.sessions.append(self._open(conversation, stored=True))
+
+    def catch_up(self, session: Session, follow: bool = True) -> str:
+        """Take in what another chatkv has written to it; returns a line about it, if anything has changed.
+
+        ``follow``: go on from there, where that is behind what is on the screen. Else it is a branch.
+        """
+        if not session.stored or self.unkept:
+            return ""
+        conversation = session.conversation
+        count, head = len(conversation.messages), conversation.head
+        try:
+            there = self._store.catch_up(conversation)
+        except ChatkvError:
+            told, session.gone = session.gone, True
+            return "" if told else "this session's file was removed; what is said next writes it again, whole"
+        session.gone = False
+        count = len(conversation.messages) - count
+        if there is None or not count:
+            return ""
+        came = f"another chatkv went on in this session: {count} message{'s' * (count > 1)} came in"
+        goes_on = head is None or any(message.id == head for message in conversation.path(there))
+        if follow and goes_on and session.running is None and session.editing is None:
+            conversation.set_head(there)
+            return came
+        return f"{came}, on a branch of their own"
 
     def by_key(self, key: str) -> Session | None:
         """The session the engine calls ``key``; None when it is gone."""
@@ -235,8 +298,11 @@ class SessionBook:
                 self._try(partial(self._save_draft, session, text, instead))
 
     def _save_draft(self, session: Session, text: str, instead: str | None) -> None:
-        self._ensure_stored(session)
-        self._store.set_draft(session.conversation, text, instead)
+        if session.stored:
+            self._store.set_draft(session.conversation, text, instead)
+        else:
+            session.conversation.draft, session.conversation.draft_for = text, instead
+            self._ensure_stored(session)
 
     def rename(self, session: Session, name: str) -> None:
         """Give it a name. Raises ChatError where nothing printable is left of it."""
@@ -367,14 +433,18 @@ class SessionBook:
     def _ensure_stored(self, session: Session) -> None:
         """Give a session that was only in memory its file, with everything in it. Raises ChatError."""
         if not session.stored:
-            session.conversation = self._store.adopt(session.conversation)
-            session.stored = True
+            own = self._store.adopt(session.conversation, with_draft=True)
+            session.conversation, session.stored = own, True
 
     def _try(self, write: Callable[[], None]) -> None:
         try:
             write()
         except ChatkvError as error:
-            self._report(str(error))
+            if not self._failing:  # once: the header goes on saying it
+                self._report(str(error))
+            self._failing = True
+        else:
+            self._failing = bool(self._failing and self.unsaved)
 
 
 def _meta(finished: Finished) -> dict[str, object]:

@@ -21,7 +21,9 @@ _FORK = re.compile(r" ⑂\d{1,4}$")
 
 
 class Item(NamedTuple):
-    """``mark``: ``●`` an answer is running, ``○`` one has come that was not seen, else a blank."""
+    """``mark``: ``●`` an answer is running, ``○`` one has come that was not seen, ``⇄`` open in another
+    chatkv, too, else a blank.
+    """
 
     key: str
     number: int
@@ -79,7 +81,7 @@ def items(listed: Iterable[tuple[int, Session]], current: Session) -> tuple[Item
             session.key,
             number,
             steady(one_line(session.name, _ROW_NAME)),
-            "●" if session.running else "○" if session.unread else " ",
+            "●" if session.running else "○" if session.unread else "⇄" if session.elsewhere else " ",
             session is current,
             session.hit_percent,
         )

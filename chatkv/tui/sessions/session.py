@@ -32,6 +32,10 @@ class Session:
     answers: list[Running] = field(default_factory=list)
     """All that were asked for at once, in order; that one among them. Some may be over before the others."""
     unread: bool = False
+    elsewhere: bool = False
+    """It is on the screen of another chatkv, too."""
+    gone: bool = False
+    """Its file has been removed by somebody else, and the person has been told."""
     draft: str = ""
     notice: Notice | None = None
     editing: str | None = None
