@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from markdown_it import MarkdownIt
+from chatkv.tui.chat.markdown import parser
 
 
 def code_blocks(text: str) -> list[str]:
     """The text of each, without its fences and its last line break, in order."""
-    tokens = MarkdownIt("gfm-like", {"html": False}).parse(text)
+    tokens = parser().parse(text)
     return [t.content.removesuffix("\n") for t in tokens if t.type in ("fence", "code_block")]

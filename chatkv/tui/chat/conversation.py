@@ -14,7 +14,8 @@ from textual.widgets import Static
 
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
-from chatkv.tui.chat.messages import AnswerView, MessageView, NoticeView, SystemView, UserView
+from chatkv.tui.chat.message import MessageView
+from chatkv.tui.chat.messages import AnswerView, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
 from chatkv.tui.cheap_layout import LaidOutOnce
 from chatkv.tui.keys.current import bind, hint, sign
@@ -22,7 +23,7 @@ from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
 WINDOW = 24
-"""Messages mounted at first, and more at each "earlier": 200 Markdown widgets take seconds."""
+"""Messages mounted at first, and more at each "earlier"."""
 KEPT_MOUNTED = 3 * WINDOW
 """Going up beyond these, the newest ones are let go."""
 
@@ -250,7 +251,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
         self._live = self._live_of = None
         message = running.message if running else None
         if message is not None and message.id in {m.id for m in path}:
-            await live.settle(message, self._siblings(message))
+            live.settle(message, self._siblings(message))
             self._views.append(live)
         else:
             await live.remove()
@@ -289,7 +290,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
             self._live, self._live_of = AnswerView(self.who), running
             await self._list.mount(self._live)
         at, count = self.session.place
-        await self._live.feed(running, _version(at, count))
+        self._live.feed(running, _version(at, count))
 
     def _sync_notes(self) -> None:
         for view in self._views:
@@ -298,12 +299,12 @@ class ConversationView(LaidOutOnce, VerticalScroll):
 
     def action_fold(self) -> None:
         """Fold or unfold what was thought before the selected, else the newest such answer."""
-        thought = [view for view in self._views if isinstance(view, AnswerView) and view.thinking.some]
-        if self._live is not None and self._live.thinking.some:
+        thought = [view for view in self._views if isinstance(view, AnswerView) and view.thought]
+        if self._live is not None and self._live.thought:
             thought.append(self._live)
         chosen = [view for view in thought if view.message_id == self.selected] if self.selected else thought
         if chosen:
-            chosen[-1].thinking.fold()
+            chosen[-1].fold()
 
     async def _sync_notice(self) -> None:
         if self._notice is self.session.notice:

@@ -7,11 +7,9 @@ from typing import Any
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.css.styles import RulesMap
-from textual.geometry import Size
-from textual.widget import Widget
 
 from chatkv.text import one_line
+from chatkv.tui.chat.rows import Block, Laid, wrapped
 
 ENDINGS = {
     "aborted": "stopped",
@@ -86,35 +84,12 @@ def fold(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-class Figures(Widget):
-    """The parts, dim; it takes no room while there are none."""
+class Figures(Block):
+    """The parts, dim."""
 
-    DEFAULT_CSS = """
-    Figures { height: auto; color: $text-muted; display: none; }
-    Figures.some { display: block; }
-    """
+    def __init__(self, parts: list[str]) -> None:
+        self.parts = parts
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: list[str] = []
-
-    def show(self, parts: list[str]) -> None:
-        """Show these from now on."""
-        if parts != self._parts:
-            self.set_class(bool(parts), "some")
-            width = self.content_size.width
-            taller = len(fold(parts, width)) != len(fold(self._parts, width))
-            self._parts = parts
-            # Laying out the whole screen for a counter that went up would cost more than all the rest.
-            self.refresh(layout=taller)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Lines at this width."""
-        return self._content(width).get_height(RulesMap(), width)
-
-    def render(self) -> Content:
-        """As drawn now."""
-        return self._content(self.content_size.width)
-
-    def _content(self, width: int) -> Content:
-        return Content("\n".join(fold(self._parts, width)))
+    def lay(self, width: int) -> Laid:
+        """See the base class."""
+        return wrapped(Content("\n".join(fold(self.parts, width))), width, ("message--dim",))

@@ -1,0 +1,242 @@
+"""Markdown as blocks that are laid out in rows; where it grows, only its last block is read again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.cells import cell_len
+from textual.content import Content, Span
+from textual.style import Style
+
+from chatkv.tui.chat.fence import Fence
+from chatkv.tui.chat.rows import Block, Classes, Laid, Row, Text, behind, blank, stacked, wrapped
+from chatkv.tui.chat.table import Table
+
+_BULLETS = "•▪‣⭑◦"
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
+_INLINE = {"em": ".inline--em", "strong": ".inline--strong", "s": ".inline--struck"}
+
+
+@cache
+def parser() -> MarkdownIt:
+    """Without HTML: "<think>" or "<b>" in an answer is text, and must not vanish."""
+    return MarkdownIt("gfm-like", {"html": False})
+
+
+class Document:
+    """``blocks`` of the text so far: those that have not changed are the same objects as before."""
+
+    def __init__(self, text: str = "", *, dark: bool = True, ansi: bool = False) -> None:
+        """``dark``, ``ansi``: for what background and colours code is highlighted."""
+        self.blocks: list[Block] = []
+        self.text = text
+        self._reader = _Reader(dark, ansi)
+        self._settled = 0
+        self._tail = ""
+        """The text of the last block."""
+        self._read(text)
+
+    def append(self, text: str) -> None:
+        """More of it."""
+        self.text += text
+        self._read(self._tail + text)
+
+    def end(self) -> None:
+        """There is no more: what was defined at the end holds for all of it."""
+        if _DEFINITION.search(self.text):
+            self._settled = 0
+            self._read(self.text)
+
+    def _read(self, text: str) -> None:
+        """``text``: all from the last block on."""
+        groups = list(_groups(parser().parse(text)))
+        blocks = [self._reader.block(group) for group in groups]
+        self.blocks[self._settled :] = [block for block in blocks if block is not None]
+        self._settled += sum(block is not None for block in blocks[:-1])
+        span = groups[-1][0].map if groups else None
+        self._tail = "".join(text.splitlines(keepends=True)[span[0] :]) if span else text
+
+
+def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """One for each block that is in no other: its opening token, all that is in it, its closing one."""
+    start = depth = 0
+    for at, token in enumerate(tokens):
+        depth += token.nesting
+        if depth == 0:
+            yield tokens[start : at + 1]
+            start = at + 1
+
+
+class _Reader:
+    def __init__(self, dark: bool, ansi: bool) -> None:
+        self._dark, self._ansi = dark, ansi
+
+    def blocks(self, tokens: Sequence[Token], depth: int = 0) -> list[Block]:
+        found = (self.block(group, depth) for group in _groups(tokens))
+        return [block for block in found if block is not None]
+
+    def block(self, group: Sequence[Token], depth: int = 0) -> Block | None:
+        """``depth``: how many lists it is in. None: there is nothing to see of it."""
+        first, inside = group[0], group[1:-1]
+        match first.type:
+            case "paragraph_open":
+                return Text(inline(inside[0]), below=0 if depth else 1)
+            case "heading_open":
+                return Heading(inline(inside[0]), int(first.tag[1:]))
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(inside, depth)
+            case "blockquote_open":
+                return Quote(self.blocks(inside, depth))
+            case "fence" | "code_block":
+                return Fence(first.content.rstrip(), first.info.split(" ")[0], self._dark, self._ansi)
+            case "table_open":
+                return self._table(inside)
+            case "hr":
+                return Rule()
+        return Text(Content(first.content), below=1) if first.content else None
+
+    def _list(self, tokens: Sequence[Token], depth: int) -> Block:
+        items = list(_groups(tokens))
+        if tokens and tokens[0].info:
+            first = int(tokens[0].info) if tokens[0].info.isdecimal() else 1
+            marks = [f"{number}. " for number in range(first, first + len(items))]
+            widest = max(map(len, marks)) + 1
+            marks = [mark.rjust(widest) for mark in marks]
+        else:
+            marks = [f"{_BULLETS[depth % len(_BULLETS)]} "] * len(items)
+        inner = [self.blocks(item[1:-1], depth + 1) for item in items]
+        return List(list(zip(marks, inner, strict=True)), 0 if depth else 1)
+
+    def _table(self, tokens: Sequence[Token]) -> Block:
+        rows: list[list[Content]] = []
+        ends: list[str] = []
+        for at, token in enumerate(tokens):
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                cell = inline(tokens[at + 1])
+                rows[-1].append(cell.stylize(".table--head") if token.type == "th_open" else cell)
+                if len(rows) == 1:
+                    ends.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+        return Table(rows, ends)
+
+
+def inline(token: Token) -> Content:
+    """Text with what is emphasised, code and links in it."""
+    pieces: list[str] = []
+    spans: list[Span] = []
+    open_at: list[tuple[int, str | Style]] = []
+    length = 0
+
+    def put(text: str) -> None:
+        nonlocal length
+        pieces.append(text)
+        length += len(text)
+
+    for child in token.children or ():
+        kind, _, side = child.type.rpartition("_")
+        if side == "open":
+            style = _link(child, "href") if kind == "link" else _INLINE.get(kind, "")
+            open_at.append((length, style))
+        elif side == "close":
+            start, style = open_at.pop()
+            if style and length > start:
+                spans.append(Span(start, length, style))
+        elif child.type in ("softbreak", "hardbreak"):
+            put("\n" if child.type == "hardbreak" else " ")
+        elif child.type == "code_inline":
+            spans.append(Span(length, length + len(child.content), ".inline--code"))
+            put(child.content)
+        elif child.type == "image":
+            start = length
+            put(f"🖼  {child.content}")
+            spans.append(Span(start, length, _link(child, "src")))
+        else:
+            put(re.sub(r"\s+", " ", child.content))
+    return Content("".join(pieces), spans)
+
+
+def _link(token: Token, attribute: str) -> Style:
+    return Style.from_meta({"@click": f"link({str(token.attrs.get(attribute, ''))!r})"})
+
+
+class Heading(Text):
+    """Of the first level in the middle."""
+
+    def __init__(self, text: Content, level: int) -> None:
+        super().__init__(text, (f"heading--{level}",), above=2 if level < 3 else 1, below=1)
+        self._centred = level == 1
+
+    def lay(self, width: int) -> Laid:
+        """See the base class."""
+        laid = super().lay(width)
+        if not self._centred:
+            return laid
+        rows = [
+            row._replace(before=((" " * ((width - row.text.cell_length) // 2), self.under),))
+            for row in laid.rows
+        ]
+        return Laid(rows, laid.lines)
+
+
+class List(Block):
+    """Items with a bullet or a number each, without blank rows between them."""
+
+    def __init__(self, items: Sequence[tuple[str, Sequence[Block]]], below: int) -> None:
+        self._items = items
+        self.below = below
+        self.inner = [block for _, blocks in items for block in blocks]
+
+    def lay(self, width: int) -> Laid:
+        """See the base class."""
+        rows: list[Row] = []
+        lines: list[str] = []
+        for at, (mark, blocks) in enumerate(self._items, 1):
+            room = max(1, width - cell_len(mark))
+            laid = stacked(blocks, room) if blocks else wrapped(Content(""), room)
+            laid = behind(laid, mark, ("list--mark",))
+            rows += laid.shifted(len(lines))
+            lines += laid.lines
+            if blocks and at < len(self._items):
+                rows += [blank(lines)] * blocks[-1].below
+        return Laid(rows, lines)
+
+
+class Quote(Block):
+    """With a bar at its left side."""
+
+    above = below = 1
+    _UNDER: Classes = ("quote",)
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.inner = blocks
+
+    def lay(self, width: int) -> Laid:
+        """See the base class."""
+        laid = stacked(self.inner, max(1, width - 2))
+        rows = [
+            row._replace(
+                before=(("▌", ("quote", "quote--bar")), (" ", self._UNDER), *_under(row.before, self._UNDER)),
+                under=self._UNDER + row.under,
+            )
+            for row in laid.rows
+        ]
+        return Laid(rows, laid.lines)
+
+
+def _under(pieces: Sequence[tuple[str, Classes]], classes: Classes) -> tuple[tuple[str, Classes], ...]:
+    return tuple((text, classes + own) for text, own in pieces)
+
+
+class Rule(Block):
+    """A line from left to right."""
+
+    below = 1
+
+    def lay(self, width: int) -> Laid:
+        """See the base class."""
+        return Laid([Row(Content(""), 0, before=(("─" * width, ("rule",)),))], [""])

@@ -1,0 +1,129 @@
+"""Markdown laid out in rows."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from chatkv.tui.chat.markdown import Document
+from chatkv.tui.chat.rows import Laid, stacked
+from chatkv.tui.wrapping import break_between_characters
+
+ALL = """\
+Text with **bold** and `code`,
+and a second line that is long enough to be wrapped at forty cells.
+
+# Heading
+
+- one
+- two
+  1. first
+  2. second is wrapped, because it is longer than there is room
+
+> quoted
+>
+> > twice
+
+```python
+def answer(question): return cache.get(question)
+```
+
+| a | bb |
+|:--|---:|
+| 1 | two words or more, which take several rows |
+
+---
+
+你好世界这是一个没有空格的句子它必须换行因为它比四十个单元格宽得多。
+[x]: nowhere
+"""
+
+
+def drawn(laid: Laid, width: int) -> list[str]:
+    lines = []
+    for row in laid.rows:
+        line = "".join(text for text, _ in row.before) + row.text.plain
+        lines.append(line[:width].rstrip())
+    return lines
+
+
+def shown(text: str, width: int = 40) -> list[str]:
+    return drawn(stacked(Document(text).blocks, width), width)
+
+
+@pytest.mark.parametrize("step", [1, 7, 50])
+def test_what_came_in_pieces_looks_like_the_whole(step: int) -> None:
+    growing = Document()
+    for at in range(0, len(ALL), step):
+        growing.append(ALL[at : at + step])
+    growing.end()
+    assert drawn(stacked(growing.blocks, 40), 40) == shown(ALL)
+
+
+def test_blocks_that_are_over_are_not_made_again() -> None:
+    document = Document("one\n\ntwo\n\nthr")
+    before = document.blocks[:2]
+    document.append("ee\n\nfour")
+    assert len(document.blocks) == 4
+    assert all(was is now for was, now in zip(before, document.blocks, strict=False))
+
+
+@pytest.mark.parametrize("width", [4, 13, 40, 200])
+def test_rows_fit(width: int) -> None:
+    break_between_characters()
+    for row in stacked(Document(ALL).blocks, width).rows:
+        if row.under != ("fence",) and not row.text.plain.startswith(("│", "┌", "├", "└")):
+            assert row.indent + cell_len(row.text.plain) <= max(width, 14)
+
+
+def test_lists_are_copied_with_their_marks_and_without_breaks() -> None:
+    laid = stacked(Document("- one\n- two\n  - a nested one that is wrapped").blocks, 20)
+    assert drawn(laid, 20) == ["• one", "• two", "  ▪ a nested one", "    that is wrapped"]
+    assert laid.lines == ["• one", "• two", "  ▪ a nested one that is wrapped"]
+    for row in laid.rows:
+        assert laid.lines[row.line][row.x :].startswith(row.text.plain)
+
+
+def test_a_table_has_its_columns_where_it_says() -> None:
+    assert shown("| a | b | c |\n|---|--:|:-:|\n| 1 | 2 | 3 |\n| long | longer | longest |", 60) == [
+        "┌──────┬────────┬─────────┐",
+        "│ a    │      b │    c    │",
+        "├──────┼────────┼─────────┤",
+        "│ 1    │      2 │    3    │",
+        "├──────┼────────┼─────────┤",
+        "│ long │ longer │ longest │",
+        "└──────┴────────┴─────────┘",
+    ]
+    assert shown("| a | b |\n|---|---|\n| 1 | one two three |", 17)[3:6] == [
+        "│ 1 │ one two   │",
+        "│   │ three     │",
+        "└───┴───────────┘",
+    ]
+
+
+def test_numbers_go_on_from_the_first() -> None:
+    assert shown("9. a\n1. b") == ["  9. a", " 10. b"]
+
+
+def test_a_link_that_is_defined_at_the_end_holds_for_all() -> None:
+    document = Document("see [there]\n\nmore\n\n")
+    document.append("[there]: https://example.org")
+    document.end()
+    assert drawn(stacked(document.blocks, 40), 40) == ["see there", "", "more"]
+
+
+def test_code_moves_sideways_and_no_further_than_it_is_wide() -> None:
+    fence = Document("```\n0123456789\nab\n```").blocks[0]
+    assert [row.text.plain for row in fence.lay(8).rows] == ["0123456789", "ab"]
+    assert fence.scroll(3)
+    assert [(row.text.plain, row.x) for row in fence.lay(8).rows] == [("3456789", 3), ("", 2)]
+    assert fence.scroll(3)
+    assert not fence.scroll(3), "its end is seen"
+    assert fence.lay(8).rows[0].text.plain == "456789"
+    assert fence.lay(8).lines == ["0123456789", "ab"], "all of it is copied"
+    assert fence.scroll(-9)
+    assert not fence.scroll(-1)
+
+
+def test_html_is_text() -> None:
+    assert shown("<think>a</think>\n\n<b>b</b> &amp;") == ["<think>a</think>", "", "<b>b</b> &"]
