@@ -263,6 +263,8 @@ class MessageView(LaidOutOnce, Widget):
             return Strip.blank(self.size.width, self.visual_style.rich_style)
         strip = placed.strips[at]
         if strip is None:
+            if not self.is_attached:  # a last frame of one that is being removed, and has no styles any more
+                return Strip.blank(self.size.width)
             strip = placed.strips[at] = self._drawn(placed.laid.rows[at], placed.line, y == 0)
         return strip
 
