@@ -12,6 +12,8 @@ from chatkv.bench.speed import Bench, IdCodec, Progress, Speed
 from chatkv.engine.compute import build, build_from
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.devices import free_memory
+from chatkv.engine.graph_start import wants_graphs
+from chatkv.engine.headroom import headroom
 from chatkv.engine.loading import assemble, cores, limits_of
 from chatkv.engine.outbox import Outbox
 from chatkv.model.catalog import resolve
@@ -49,16 +51,21 @@ def measure(config: EngineConfig, shape: str | None, speed: Speed, progress: Pro
         compute = build_from(model, load, config.dtype, config.attention, config.device, limits, tell)
     decoder = compute.decoder
     wanted = decoder.bytes_per_block(size) * (config.num_blocks or 0)
-    if wanted > (free := free_memory(decoder.device)):
+    free = free_memory(decoder.device)
+    gpu = decoder.device.type == "cuda"
+    if gpu:
+        graphs = wants_graphs(config, compute.backend, decoder.device)
+        free -= headroom(config, decoder.config, decoder.dtype.itemsize, speed.tokens, graphs=graphs)
+    if wanted > free:
         raise EngineError(
-            f"the KV of {max(speed.batches)} requests takes {wanted >> 20} MiB, {free >> 20} MiB are free: "
+            f"the KV of {max(speed.batches)} requests takes {wanted >> 20} MiB, "
+            f"{max(free, 0) >> 20} MiB are free: "
             "give smaller ones with --batch, --context or --prompt"
         )
     outbox = Outbox()
     core, ready = assemble(config, compute, cast(Codec, IdCodec()), outbox, tell)
     wait(decoder.device)
     result = Bench(core, outbox, speed, progress).run()
-    gpu = decoder.device.type == "cuda"
     return {
         "model": config.model if shape is None else f"{shape} (random weights)",
         "device": torch.cuda.get_device_name(decoder.device) if gpu else "cpu",

@@ -49,6 +49,12 @@ def pick(logits: torch.Tensor) -> torch.Tensor:
     return ids.masked_fill(values.isnan(), -1)
 
 
+def sizes(requests: int) -> tuple[int, ...]:
+    """The rows of the graphs for an engine in which at most ``requests`` run at once."""
+    largest = bucket(requests) or BUCKETS[-1]
+    return tuple(rows for rows in BUCKETS if rows <= largest)
+
+
 class DecodeGraphs:
     """Owns the graphs of one decoder over one KV tensor, whose last block is the spare one."""
 
@@ -69,8 +75,7 @@ class DecodeGraphs:
         self._decoder, self._backend, self._kv, self._new_graph = decoder, backend, kv, new_graph
         self._spare, self._block_size = kv.shape[1] - 1, kv.shape[3]
         self._pages = max(min(-(-context // self._block_size), self._spare), 1)
-        largest = bucket(requests) or BUCKETS[-1]
-        self._sizes = tuple(rows for rows in BUCKETS if rows <= largest)
+        self._sizes = sizes(requests)
         self._steps: dict[int, _Step] = {}
         self._unfit: set[int] = set()
         """Rows of graphs whose plan has failed: it would fail again, at each step."""

@@ -16,6 +16,7 @@ from chatkv.engine.core import EngineCore
 from chatkv.engine.cuda_graph import CudaGraphs
 from chatkv.engine.devices import free_memory
 from chatkv.engine.graph_start import start_graphs, wants_graphs, why_none
+from chatkv.engine.headroom import headroom
 from chatkv.engine.messages import Ready
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Runner
@@ -71,7 +72,9 @@ def assemble(
     progress("reserving the KV pool", None)
     per_block = decoder.bytes_per_block(config.block_size)
     device = decoder.device
-    num_blocks = pool_blocks(config, per_block, free_memory(device), gpu=device.type == "cuda")
+    gpu, graphs = device.type == "cuda", wants_graphs(config, compute.backend, device)
+    room = headroom(config, decoder.config, decoder.dtype.itemsize, max_context, graphs=graphs) if gpu else 0
+    num_blocks = pool_blocks(config, per_block, free_memory(device), gpu=gpu, room=room)
     log = EventLog(outbox.events.append)
     cache = make_cache(
         config.cache,
@@ -91,8 +94,11 @@ def assemble(
         admission=config.admission,
     )
     notes = list(compute.notes)
-    graphs = wants_graphs(config, compute.backend, device)
-    runner = Runner(decoder, compute.backend, num_blocks, config.block_size, spare=graphs)
+    try:
+        runner = Runner(decoder, compute.backend, num_blocks, config.block_size, spare=graphs)
+    except torch.OutOfMemoryError:  # a GPU that others use, too
+        wanted = num_blocks * per_block >> 20
+        raise EngineError(f"{device} did not give the {wanted} MiB of the KV pool: use --kv-memory") from None
     if graphs:
         notes.append(
             start_graphs(

@@ -41,30 +41,40 @@ def default_kv_memory(free_bytes: int, *, gpu: bool = False) -> int:
     return min(GPU_KV_MEMORY if gpu else DEFAULT_KV_MEMORY, free_bytes // FREE_SHARE)
 
 
-def pool_blocks(config: EngineConfig, bytes_per_block: int, free_bytes: int, *, gpu: bool = False) -> int:
-    """The number of blocks for ``config``; ``free_bytes`` is what the device has left.
+def pool_blocks(
+    config: EngineConfig, bytes_per_block: int, free_bytes: int, *, gpu: bool = False, room: int = 0
+) -> int:
+    """The number of blocks for ``config``; ``free_bytes`` is what the device has left, ``room`` what of that
+    is not for the pool.
 
     Raises EngineError where not even one block fits, or a given size exceeds what is free.
     """
+    free = max(free_bytes - room, 0)
+    are_free = f"{_mib(free)} are free"
+    if room:
+        are_free += f" beside {_mib(room)} for activations, workspaces and graphs"
     if config.num_blocks is not None:
         wanted = config.num_blocks * bytes_per_block
-        if wanted > free_bytes:
+        if wanted > free:
             raise EngineError(
-                f"--num-blocks {config.num_blocks} needs {_mib(wanted)}, {_mib(free_bytes)} are free: "
-                f"give at most {free_bytes // bytes_per_block}"
+                f"--num-blocks {config.num_blocks} needs {_mib(wanted)}, {are_free}: "
+                f"give at most {free // bytes_per_block}"
             )
         return config.num_blocks
     memory = config.kv_memory
     if memory is None:
-        memory = default_kv_memory(free_bytes, gpu=gpu)
-    elif memory > free_bytes:
-        raise EngineError(f"--kv-memory {_mib(memory)} is more than the {_mib(free_bytes)} that are free")
+        memory = default_kv_memory(free, gpu=gpu)
+    elif memory > free:
+        raise EngineError(f"--kv-memory {_mib(memory)} is too much, {are_free}: give less")
     blocks = memory // bytes_per_block
     if blocks < 1:
-        raise EngineError(
+        problem = (
             f"a KV pool of {_mib(memory)} holds no block of {config.block_size} tokens "
-            f"({_mib(bytes_per_block)}): give more with --kv-memory or a smaller --block-size"
+            f"({_mib(bytes_per_block)})"
         )
+        if free < bytes_per_block:
+            raise EngineError(f"{problem}: {are_free}")
+        raise EngineError(f"{problem}: give more with --kv-memory or a smaller --block-size")
     return blocks
 
 
