@@ -17,6 +17,7 @@ from types import ModuleType
 
 import torch
 
+from chatkv.attention.flashinfer_nvcc import release as nvcc_release
 from chatkv.paths import cache_dir
 
 PACKAGE = "flashinfer-python"
@@ -52,11 +53,22 @@ def why_not() -> str | None:
 def kernel_cache() -> str:
     """The folder it keeps compiled kernels in (it appends ``.cache/flashinfer/<version>/<arch>``).
 
-    One a CUDA version: the library's own key has none, and a kernel of another one crashes
-    (flashinfer#5145). A folder the user named stands.
+    One for each CUDA of torch and release of nvcc: the library's own key has neither, and a kernel of another
+    one crashes (flashinfer#5145). A folder the user named stands.
     """
     named = os.environ.get("FLASHINFER_WORKSPACE_BASE")
-    return named or str(cache_dir() / "flashinfer" / f"cuda-{torch.version.cuda or 'none'}")
+    return named or str(cache_dir() / "flashinfer" / _cuda())
+
+
+def kernels_of(base: str) -> Path:
+    """Where in that folder those of the installed version lie, a folder an arch."""
+    return Path(base) / ".cache" / "flashinfer" / (version() or "unknown")
+
+
+def _cuda() -> str:
+    found = nvcc_release()
+    compiler = "" if found is None else f"-nvcc-{found[0]}.{found[1]}"
+    return f"cuda-{torch.version.cuda or 'none'}{compiler}"
 
 
 def find_ninja() -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chatkv.attention.flashinfer_library import find_ninja
-
-DEFAULT_CUDA = "/usr/local/cuda"
-_PATIENCE_S = 10
+from chatkv.attention.flashinfer_nvcc import PATIENCE_S, misfit, nvcc, release
 
 
 class Tool(NamedTuple):
@@ -22,11 +20,17 @@ class Tool(NamedTuple):
     said: str
 
 
-def tools() -> list[Tool]:
-    """All it needs; each is asked for its version."""
+def tools(torch_cuda: str | None = None, capability: tuple[int, int] | None = None) -> list[Tool]:
+    """All it needs; each is asked for its version. Given torch's CUDA, and a GPU's compute capability, also
+    whether nvcc fits them.
+    """
     find_ninja()
     return [
-        _tool("nvcc", _nvcc(), "install the CUDA toolkit, or set CUDA_HOME to it", "release"),
+        _fitting(
+            _tool("nvcc", nvcc(), "install the CUDA toolkit, or set CUDA_HOME to it", "release"),
+            torch_cuda,
+            capability,
+        ),
         _tool("ninja", "ninja", "pip install ninja", ""),
         _tool("C++ compiler", os.environ.get("CXX", "c++"), "install one (g++), or name it in CXX", ""),
     ]
@@ -40,14 +44,10 @@ def driver() -> str | None:
         return None
 
 
-def _nvcc() -> str:
-    named = os.environ.get("FLASHINFER_NVCC")
-    if named:
-        return named
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home:
-        return str(Path(home) / "bin" / "nvcc")
-    return shutil.which("nvcc") or str(Path(DEFAULT_CUDA) / "bin" / "nvcc")
+def _fitting(tool: Tool, torch_cuda: str | None, capability: tuple[int, int] | None) -> Tool:
+    found = release() if tool.found else None
+    problem = None if found is None else misfit(found, torch_cuda, capability)
+    return tool if problem is None else Tool(tool.name, False, f"{tool.said}: {problem}")
 
 
 def _tool(name: str, command: str, missing: str, line_with: str) -> Tool:
@@ -56,7 +56,7 @@ def _tool(name: str, command: str, missing: str, line_with: str) -> Tool:
         return Tool(name, False, f"missing ({command}): {missing}")
     try:
         asked = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=PATIENCE_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Tool(name, False, f"{path} does not run: {type(error).__name__}")

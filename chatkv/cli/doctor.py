@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,7 @@ def doctor(
     import torch
 
     from chatkv import __version__
-    from chatkv.cli.doctor_gpu import gpu_rows
+    from chatkv.cli.doctor_gpu import gpu_rows, unwritable
     from chatkv.cli.output import print_table
     from chatkv.engine.compute_cpu import auto_forms
     from chatkv.engine.loading import cores
@@ -61,8 +60,8 @@ def doctor(
             f"{free >> 20:,} MiB; the KV pool takes {default_kv_memory(free) >> 20:,}",
         ),
         ("models here", ", ".join(here) or "none yet: 'chatkv fetch' gets the default one"),
-        ("models in", f"{cache_dir() / 'models'}{_unwritable(cache_dir())}"),
-        ("sessions in", f"{data_dir() / 'sessions'}{_unwritable(data_dir())}"),
+        ("models in", f"{cache_dir() / 'models'}{unwritable(cache_dir())}"),
+        ("sessions in", f"{data_dir() / 'sessions'}{unwritable(data_dir())}"),
         ("your themes in", str(config_dir() / "themes")),
     ]
     print_table(("what", "here"), [(what, str(said)) for what, said in rows])
@@ -72,11 +71,3 @@ def _auto(taken: Auto) -> str:
     if taken.four_bit == taken.other:
         return f"{taken.other}: {taken.why}"
     return f"{taken.four_bit} for checkpoints that were 4-bit, {taken.other} for others: {taken.why}"
-
-
-def _unwritable(folder: os.PathLike[str]) -> str:
-    """A remark where ``folder``, or what it will be made in, can't be written."""
-    path = os.fspath(folder)
-    while not os.path.exists(path) and os.path.dirname(path) != path:
-        path = os.path.dirname(path)
-    return "" if os.access(path, os.W_OK) else f" (can't be written: {path})"

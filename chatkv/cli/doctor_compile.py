@@ -39,7 +39,8 @@ def compile_kernels(model: str, device: str) -> None:
             if place.device.type == "cuda":
                 torch.cuda.synchronize(place.device)
         except (FlashInferError, RuntimeError) as error:
-            missing = "; ".join(f"{tool.name} {tool.said}" for tool in tools() if not tool.found)
+            used = tools(torch.version.cuda, place.capability)
+            missing = "; ".join(f"{tool.name} {tool.said}" for tool in used if not tool.found)
             said = str(error).strip().partition("\n")[0]
             raise ChatkvError(
                 f"FlashInfer can't be had: {said}" + (f" ({missing})" if missing else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from chatkv.attention import flashinfer_library
@@ -18,10 +20,12 @@ def gpu_rows() -> list[tuple[str, str]]:
     rows = [("GPU", problem)] if problem else [_gpu(index) for index in range(torch.cuda.device_count())]
     if found := driver():
         rows.append(("GPU driver", found))
+    if torch.version.cuda is not None:
+        rows.append(("CUDA of torch", torch.version.cuda))
     rows.append(("FlashInfer", _flashinfer(place.capability)))
-    if place.capability is not None and flashinfer_library.why_not() is None:
-        rows.append(("CUDA of torch", str(torch.version.cuda)))
-        rows += [(tool.name, tool.said) for tool in tools()]
+    # Whether or not it is there: who is about to install it wants to know what else is missing.
+    rows += [(f"FlashInfer: {tool.name}", tool.said) for tool in tools(torch.version.cuda, place.capability)]
+    rows += _kernels()
     rows.append(("--device auto", "; ".join((str(place.device), *notes))))
     return rows
 
@@ -43,4 +47,23 @@ def _flashinfer(capability: tuple[int, int] | None) -> str:
         return f"{version}, but serves NVIDIA GPUs only"
     if capability < OLDEST_GPU:
         return f"{version}, but serves GPUs of {arch(OLDEST_GPU)} and newer only"
-    return f"{version}; it is tried when the engine starts; kernels in {flashinfer_library.kernel_cache()}"
+    return f"{version}; it is tried when the engine starts, 'chatkv doctor --compile' does so now"
+
+
+def _kernels() -> list[tuple[str, str]]:
+    """Their folder, whose name is the key (torch's CUDA and nvcc's release), and how many there are."""
+    base = flashinfer_library.kernel_cache()
+    folder = flashinfer_library.kernels_of(base)
+    compiled = sorted({file.parent.name for file in folder.glob("*/cached_ops/*/*.so")})
+    return [
+        ("FlashInfer: kernels in", f"{base}{unwritable(base)}"),
+        ("FlashInfer: kernels", f"{len(compiled)} compiled for version {folder.name}"),
+    ]
+
+
+def unwritable(folder: str | os.PathLike[str]) -> str:
+    """A remark where ``folder``, or what it will be made in, can't be written."""
+    path = os.fspath(folder)
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    return "" if os.access(path, os.W_OK) else f" (can't be written: {path})"

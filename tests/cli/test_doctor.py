@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from chatkv.attention import flashinfer_library
-from chatkv.cli import doctor, doctor_gpu
+from chatkv.cli import doctor_gpu
 from chatkv.cli.outcome import invoke
 from chatkv.engine import compute_cpu
 from chatkv.engine.devices import Place
@@ -53,6 +54,37 @@ def test_a_gpu_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
             assert ("sm_75 and newer only" in said["FlashInfer"]) == (not served and problem is None)
 
 
+def test_what_flashinfer_compiles_with_is_told_wherever_it_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nvcc = tmp_path / "cuda/bin/nvcc"
+    nvcc.parent.mkdir(parents=True)
+    nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.1'\n")
+    nvcc.chmod(0o755)
+    monkeypatch.delenv("FLASHINFER_NVCC", raising=False)
+    monkeypatch.delenv("FLASHINFER_WORKSPACE_BASE", raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.setenv("CHATKV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(torch.version, "cuda", "12.6")
+    for installed in (None, "0.7.4"):
+        monkeypatch.setattr(flashinfer_library, "version", lambda found=installed: found)
+        said = told(capsys)
+        assert said["CUDA of torch"] == "12.6"
+        assert said["FlashInfer: nvcc"] == f"{nvcc}, Cuda compilation tools, release 12.4, V12.4.1"
+        assert {"FlashInfer: ninja", "FlashInfer: C++ compiler"} <= set(said)
+        folder = tmp_path / "cache/flashinfer/cuda-12.6-nvcc-12.4"
+        assert said["FlashInfer: kernels in"] == str(folder)
+        assert said["FlashInfer: kernels"] == f"0 compiled for version {installed or 'unknown'}"
+    kernel = folder / ".cache/flashinfer/0.7.4/90a/cached_ops/batch_prefill/batch_prefill.so"
+    kernel.parent.mkdir(parents=True)
+    kernel.touch()
+    assert told(capsys)["FlashInfer: kernels"] == "1 compiled for version 0.7.4"
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    assert f"{folder} (can't be written: " in told(capsys)["FlashInfer: kernels in"]
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert "another CUDA than torch's 13.0: install that toolkit" in told(capsys)["FlashInfer: nvcc"]
+
+
 def test_what_is_missing_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -81,9 +113,9 @@ def test_what_is_missing_is_named(
 
 
 def test_a_folder_that_can_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert doctor._unwritable(tmp_path / "a" / "b") == ""
+    assert doctor_gpu.unwritable(tmp_path / "a" / "b") == ""
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert str(tmp_path) in doctor._unwritable(tmp_path / "a" / "b")
+    assert str(tmp_path) in doctor_gpu.unwritable(tmp_path / "a" / "b")
 
 
 def test_kernels_that_can_not_be_had_are_one_line(

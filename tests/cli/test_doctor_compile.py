@@ -10,6 +10,7 @@ import torch
 
 from chatkv.attention import flashinfer_start, flashinfer_tools
 from chatkv.attention.flashinfer_library import FlashInferError
+from chatkv.attention.flashinfer_nvcc import misfit
 from chatkv.attention.flashinfer_tools import Tool, tools
 from chatkv.cli.outcome import invoke
 from chatkv.engine import devices
@@ -50,6 +51,27 @@ def test_tools_are_found_where_flashinfer_looks(tmp_path: Path, monkeypatch: pyt
     assert tools()[1] == Tool("ninja", True, f"{beside}, 1.12")
 
 
+@pytest.mark.parametrize(
+    ("release", "cuda", "capability", "said"),
+    [
+        ((13, 0), "13.0", (9, 0), None),
+        ((12, 9), "12.8", (12, 1), None),  # another minor release serves
+        ((12, 4), None, (9, 0), None),
+        ((12, 8), "12.8", None, None),
+        ((11, 8), "12.8", (9, 0), "too old for sm_90: install the CUDA toolkit 12.0 or newer"),
+        ((12, 6), "12.8", (10, 0), "too old for sm_100: install the CUDA toolkit 12.8 or newer"),
+        ((12, 8), "12.8", (12, 0), "too old for sm_120: install the CUDA toolkit 12.9 or newer"),
+        ((12, 8), "13.0", (9, 0), "another CUDA than torch's 13.0: install that toolkit"),
+    ],
+)
+def test_whether_a_compiler_fits(
+    release: tuple[int, int], cuda: str | None, capability: tuple[int, int] | None, said: str | None
+) -> None:
+    found = misfit(release, cuda, capability)
+    assert (found is None) == (said is None)
+    assert found is None or found.startswith(said or "")
+
+
 def run(tmp_path: Path) -> int:
     save("llama", tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")  # it isn't read
@@ -79,7 +101,7 @@ def test_what_can_not_be_compiled_is_one_line(
 
     monkeypatch.setattr(devices, "pick", lambda device, notes: H200)
     monkeypatch.setattr(flashinfer_start, "start", start)
-    monkeypatch.setattr(flashinfer_tools, "tools", lambda: [Tool("nvcc", False, "missing: install it")])
+    monkeypatch.setattr(flashinfer_tools, "tools", lambda *_: [Tool("nvcc", False, "missing: install it")])
     assert run(tmp_path) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "chatkv: FlashInfer can't be had: its kernels can't be compiled (nvcc missing: install it)"
