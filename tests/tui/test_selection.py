@@ -147,6 +147,51 @@ async def test_however_far_one_goes_only_a_window_is_mounted(tmp_path: Path) -> 
         assert len(view.query("UserView")) <= 24
 
 
+async def test_while_an_answer_comes_no_more_are_mounted_either(tmp_path: Path) -> None:
+    long_session(tmp_path, 140)
+    bench = Bench(tmp_path)
+    async with bench.run():
+        view = bench.app.main.chat.view
+        assert view is not None
+        await bench.ask("a b c d e f", steps=2)
+        view.focus()
+        for _ in range(20):
+            await bench.press("g")
+            bench.engine.step()
+            assert len(view.query("MessageView")) <= 24 * 3 + 4
+            if view._first == 0:
+                break
+        assert view._first == 0
+        assert "later messages" in str(view._later.content)
+        await bench.press("G")
+        assert "You said: a" in bench.screen_text  # as far as it has come
+        bench.engine.finish_all()
+        await bench.settle()
+        assert "You said: a b c d e f" in bench.screen_text
+        assert len(view.query("AnswerView")) == len({v.message_id for v in view.query("AnswerView")})
+        assert len(view.query("MessageView")) <= 28
+
+
+async def test_who_reads_far_up_for_hours_has_no_more_mounted_below(tmp_path: Path) -> None:
+    long_session(tmp_path, 30)
+    bench = Bench(tmp_path)
+    async with bench.run():
+        view = bench.app.main.chat.view
+        assert view is not None
+        view.anchor(False)
+        view.scroll_home(animate=False)
+        conversation = bench.session.conversation
+        for n in range(90):
+            conversation.append("user", f"more {n}")
+        await bench.settle()
+        assert len(view.query("MessageView")) <= 24 * 3 + 4
+        assert view.scroll_offset.y == 0
+        assert "later messages" in str(view._later.content)
+        await bench.press("escape", "G")
+        assert "more 89" in bench.screen_text
+        assert len(view.query("MessageView")) <= 28
+
+
 async def test_a_message_far_up_is_revealed_and_asking_goes_to_the_end(tmp_path: Path) -> None:
     long_session(tmp_path, 220)
     bench = Bench(tmp_path)

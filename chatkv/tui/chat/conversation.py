@@ -25,7 +25,7 @@ from chatkv.tui.sessions.session import Notice, Session
 WINDOW = 24
 """Messages mounted at first, and more at each "earlier"."""
 KEPT_MOUNTED = 3 * WINDOW
-"""Going up beyond these, the newest ones are let go."""
+"""Going up beyond these, or staying there while more come, the newest ones are let go."""
 
 
 def _version(at: int, count: int) -> str:
@@ -139,10 +139,11 @@ class ConversationView(LaidOutOnce, VerticalScroll):
                 return
             path = self.session.conversation.path()
             start = max(0, first - WINDOW)
-            if len(self._views) >= KEPT_MOUNTED and self._live is None:
+            if len(self._views) >= KEPT_MOUNTED:
                 gone, self._views[-WINDOW:] = self._views[-WINDOW:], []
                 self._end = first + len(self._views)
                 await self._list.remove_children(gone)
+                await self._drop_live()
             views = [self._view(message) for message in path[start:first]]
             self._first = start
             self._views[:0] = views
@@ -262,6 +263,8 @@ class ConversationView(LaidOutOnce, VerticalScroll):
             self._first, self._end = max(0, len(path) - WINDOW), None
         if self._end is not None and self._end >= len(path):
             self._end = None
+        if self._end is None and len(path) - self._first > KEPT_MOUNTED and not self.at_end:
+            self._end = self._first + KEPT_MOUNTED
         if self.selected is not None and self.selected not in {message.id for message in path}:
             self.selected = None
         wanted = path[self._first : self._end]
@@ -284,6 +287,8 @@ class ConversationView(LaidOutOnce, VerticalScroll):
 
     async def _sync_live(self) -> None:
         running = self.session.running
+        if self._end is not None:
+            await self._drop_live()
         if running is None or self._end is not None:
             return
         if self._live is None:
@@ -291,6 +296,12 @@ class ConversationView(LaidOutOnce, VerticalScroll):
             await self._list.mount(self._live)
         at, count = self.session.place
         self._live.feed(running, _version(at, count))
+
+    async def _drop_live(self) -> None:
+        """What is being said is below the window: with its end in sight, all that has come is shown."""
+        if self._live is not None:
+            await self._live.remove()
+            self._live = self._live_of = None
 
     def _sync_notes(self) -> None:
         for view in self._views:
@@ -322,7 +333,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
         self._earlier.display = first > 0
         if first > 0:
             self._earlier.update(f"▲ {first} earlier messages · click, or {hint('move.first')} twice")
-        later = 0 if self._end is None else len(path) - self._end
+        later = 0 if self._end is None else len(path) - self._end + (self.session.running is not None)
         self._later.display = later > 0
         if later > 0:
             self._later.update(f"▼ {later} later messages · click, or {hint('move.last')} for the end")
