@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from chatkv.bench.device_time import wait
 from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.decoder import Decoder
 from chatkv.model.linear import Linear, PackedLinear
@@ -18,12 +19,6 @@ from chatkv.model.linear import Linear, PackedLinear
 COPY_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 """Well over what caches hold; on a CPU no more than a small machine can spare."""
 ROUNDS = 8
-
-
-def wait(device: torch.device) -> None:
-    """Until ``device`` has done what was asked of it."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def best_seconds(call: Callable[[], object], device: torch.device, rounds: int = ROUNDS) -> float:

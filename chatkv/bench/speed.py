@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from chatkv.bench.roofline import best_seconds, copy_bandwidth, share, step_bytes, weight_bytes
+from chatkv.attention.base import PagedBatch
+from chatkv.bench.device_time import attention_seconds, device_seconds, kernel_seconds
+from chatkv.bench.roofline import copy_bandwidth, share, step_bytes, weight_bytes
 from chatkv.engine.core import EngineCore
 from chatkv.engine.messages import GenerateRequest, Sampling, Turn
 from chatkv.engine.outbox import Outbox
 from chatkv.errors import ChatkvError, UsageError
-from chatkv.model.thinking import ThinkingSplitter
+from chatkv.kvcache.cache import blocks_for
 from chatkv.scheduler.events import StepDone
 
 Progress = Callable[[str, int, int], None]
@@ -66,8 +69,9 @@ ASKED_MORE = 8
 
 
 class DecodeSpeed(NamedTuple):
-    """Seconds are medians over the steps. ``device_s``: what the device alone needs for such a step, known
-    where it was captured; ``outside_s``: of a step, all but the model's forward.
+    """Seconds are medians over the steps. ``outside_s``: of a step, all but the model's forward. Known where
+    a step was captured: ``device_s``, what the device alone needs for it; ``attention_s``, what of that
+    FlashInfer's kernels take; ``alone_s``, what they take over the same KV with nothing between.
     """
 
     batch: int
@@ -78,6 +82,13 @@ class DecodeSpeed(NamedTuple):
     device_s: float | None
     bytes_read: float
     roofline: float
+    attention_s: float | None = None
+    alone_s: float | None = None
+
+    @property
+    def times_alone(self) -> float | None:
+        """Attention in a step, over the library's kernels alone; 1 is what there is to reach."""
+        return self.attention_s / self.alone_s if self.attention_s and self.alone_s else None
 
     @property
     def overhead_s(self) -> float | None:
@@ -97,53 +108,19 @@ class SpeedResult:
     ttft_cached_s: float = 0.0
 
 
-class IdCodec:
-    """Text is token ids, written as numbers: a random model has no other."""
-
-    stop_ids: frozenset[int] = frozenset()
-    default_system = None
-
-    def encode_chat(self, turns: Sequence[Turn]) -> list[int]:
-        """The ids that the turns name."""
-        return [int(word) for turn in turns for word in turn.text.split()]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The ids, as words."""
-        return " ".join(map(str, ids))
-
-    def piece(self, token: int) -> str:
-        """The id."""
-        return str(token)
-
-    def encode_later(self, text: str) -> list[int]:
-        """The ids that ``text`` names."""
-        return [int(word) for word in text.split()]
-
-    def splitter(self) -> ThinkingSplitter:
-        """Nothing of it is thinking."""
-        return ThinkingSplitter(False, False)
-
-    def detokenizer(self) -> _Numbers:
-        """A word for each id."""
-        return _Numbers()
-
-
-class _Numbers:
-    pending = False
-
-    def push(self, token: int) -> str:
-        """The id and a space."""
-        return f"{token} "
-
-    def flush(self) -> str:
-        """Nothing is held back."""
-        return ""
-
-
 class Bench:
     """Drives ``core`` step by step, and is its only user."""
 
-    def __init__(self, core: EngineCore, outbox: Outbox, speed: Speed, progress: Progress) -> None:
+    def __init__(
+        self,
+        core: EngineCore,
+        outbox: Outbox,
+        speed: Speed,
+        progress: Progress,
+        kernels: Callable[[Callable[[], object], torch.device], dict[str, float]] = kernel_seconds,
+    ) -> None:
+        """``kernels``: what tells the seconds of a call's kernels by their names."""
+        self._kernels = kernels
         self._core, self._outbox, self._speed, self._progress = core, outbox, speed, progress
         self._device = core.runner.decoder.device
         self._vocab = core.runner.decoder.config.vocab
@@ -190,9 +167,15 @@ class Bench:
             took, rest = self._step()
             times.append(took)
             outside.append(rest)
-        device_s = None
+        device_s = attention_s = alone_s = None
         if graphs is not None and replayed:
-            device_s = best_seconds(lambda: graphs.again(batch), self._device)
+
+            def again() -> None:
+                graphs.again(batch)
+
+            device_s = device_seconds(again, self._device)
+            attention_s = attention_seconds(self._kernels(again, self._device))
+            alone_s = device_seconds(graphs.attend_only(self._held(ids)), self._device)
         for id in ids:
             self._core.stop(id)
         self._step()
@@ -207,6 +190,22 @@ class Bench:
             device_s,
             read,
             share(read, step_s, bandwidth),
+            attention_s,
+            alone_s,
+        )
+
+    def _held(self, ids: Sequence[int]) -> PagedBatch:
+        """A decode step over what the KV holds of the requests ``ids``."""
+        size, cache = self._core.runner.block_size, self._core.cache
+        lens = np.array([self._core.live[id].request.num_tokens - 1 for id in ids], dtype=np.int32)
+        tables = (cache.row(id).blocks.array for id in ids)
+        rows = [table[: blocks_for(int(n), size)] for table, n in zip(tables, lens, strict=True)]
+        return PagedBatch(
+            np.arange(len(ids) + 1, dtype=np.int32),
+            np.cumsum([0, *map(len, rows)]).astype(np.int32),
+            np.concatenate(rows),
+            ((lens - 1) % size + 1).astype(np.int32),
+            size,
         )
 
     def _prompts(self, result: SpeedResult) -> None:

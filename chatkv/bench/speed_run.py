@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import torch
 
-from chatkv.bench.roofline import wait
-from chatkv.bench.speed import Bench, IdCodec, Progress, Speed
+from chatkv.bench.device_time import wait
+from chatkv.bench.id_codec import IdCodec
+from chatkv.bench.speed import Bench, Progress, Speed
 from chatkv.engine.compute import build, build_from
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.devices import free_memory
@@ -77,7 +78,10 @@ def measure(config: EngineConfig, shape: str | None, speed: Speed, progress: Pro
         "speed": asdict(speed),
         "copy_bandwidth": result.copy_bandwidth,
         "weight_bytes": result.weight_bytes,
-        "decode": [row._asdict() | {"overhead_s": row.overhead_s} for row in result.decode],
+        "decode": [
+            row._asdict() | {"overhead_s": row.overhead_s, "times_alone": row.times_alone}
+            for row in result.decode
+        ],
         "prefill_tokens_per_s": result.prefill_tokens_per_s,
         "ttft_cold_s": result.ttft_cold_s,
         "ttft_cached_s": result.ttft_cached_s,

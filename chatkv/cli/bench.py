@@ -12,7 +12,7 @@ from chatkv.cli import choices
 from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_compare import compare as bench_compare
-from chatkv.cli.bench_gpu import gpu
+from chatkv.cli.bench_gpu import gpu, measure_device, show
 from chatkv.cli.bench_queue import queue
 from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
@@ -21,7 +21,7 @@ from chatkv.cli.models import check_model
 from chatkv.cli.output import check_json, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, MAX_BLOCK_SIZE, EngineConfig
-from chatkv.errors import UsageError
+from chatkv.errors import ChatkvError, UsageError
 
 _DEFAULT = EngineConfig()
 _LOAD = Workload()
@@ -68,7 +68,8 @@ def chats(
 ) -> None:
     """Run a seeded workload of chats through the engine: tok/s, TTFT, reuse, evictions, memory.
 
-    Caches alternate, each run in a process of its own.
+    Caches alternate, each run in a process of its own. With --device cuda what 'chatkv bench gpu' measures
+    follows.
     """
     if context.invoked_subcommand is not None:
         return
@@ -118,9 +119,16 @@ def chats(
         ignore_stop=True,
     )
     check_json(json_out)
+    speed, no_speed = None, ""
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, sampling, rounds, advance)
-    if write_json(json_out, {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs}):
+        if device.startswith("cuda"):
+            try:
+                speed = measure_device(configs[names[0]], advance)
+            except ChatkvError as error:  # the figures of the chats are there all the same
+                no_speed = f"what 'chatkv bench gpu' measures is missing: {error}"
+    figures = {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs}
+    if write_json(json_out, figures | ({"gpu": speed} if speed else {})):
         middle = {name: medians(runs[name]) for name in names}
         print_table(
             ["median of " + str(rounds), *(">" + name for name in names)],
@@ -129,6 +137,11 @@ def chats(
                 for row in middle[names[0]]
             ],
         )
+        if speed is not None:
+            print()
+            show(speed)
+    if no_speed:
+        typer.echo(no_speed, err=True)
     for name in names:
         for line in sorted({message for run in runs[name] for message in run["failed"]}):
             typer.echo(f"{name}: a request ended early: {line}", err=True)

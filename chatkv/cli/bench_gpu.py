@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -40,7 +42,7 @@ def gpu(
 ) -> None:
     """Decode and prefill of one device: tok/s, TTFT, share of the memory's bandwidth, the engine's own time.
 
-    With CUDA graphs, decoding is measured with and without them.
+    With CUDA graphs, decoding is measured with and without them, and its attention beside FlashInfer's alone.
     """
     from chatkv.bench.speed import Speed
 
@@ -72,12 +74,42 @@ def gpu(
     with progress_bar() as advance:
         found = measure(config, shape, speed, advance)
     if write_json(json_out, found):
-        print_table(("what", "here"), about(found))
-        print()
-        print_table(
-            ("decode", ">tok/s", ">step, ms", ">roofline", ">engine's own, ms", ">outside the forward, ms"),
-            [decode_row(row) for row in found["decode"]],
-        )
+        show(found)
+
+
+HEADS = (
+    "decode",
+    ">tok/s",
+    ">step, ms",
+    ">roofline",
+    ">engine's own, ms",
+    ">outside the forward, ms",
+    ">attention, ms",
+    ">alone, ms",
+    ">times alone",
+)
+
+
+def show(found: dict[str, Any]) -> None:
+    """The tables: prompts, and a row for each way to decode.
+
+    ``engine's own``: of a step, what the device did not compute in; ``alone``: FlashInfer's kernels over the
+    same KV with nothing between.
+    """
+    print_table(("what", "here"), about(found))
+    print()
+    print_table(HEADS, [decode_row(row) for row in found["decode"]])
+
+
+def measure_device(config: EngineConfig, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """What this command measures by default, for a configuration that was made for something else."""
+    from chatkv.bench.speed import Speed
+    from chatkv.bench.speed_run import measure
+
+    speed = Speed()
+    least = max(speed.batches) + config.block_size
+    tokens = max(config.max_batch_tokens, least)
+    return measure(replace(config, kv_memory=None, max_batch_tokens=tokens), None, speed, progress)
 
 
 def about(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -96,15 +128,21 @@ def about(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def decode_row(row: dict[str, Any]) -> list[str]:
     """A line of the table."""
-    own = row["overhead_s"]
     return [
         f"batch {row['batch']}" + (", CUDA graph" if row["graphs"] else ""),
         f"{row['tokens_per_s']:,.1f}",
         f"{1000 * row['step_s']:.3f}",
         f"{row['roofline']:.0%}",
-        "" if own is None else f"{1000 * own:.3f}",
-        f"{1000 * row['outside_s']:.3f}",
+        _ms(row["overhead_s"]),
+        _ms(row["outside_s"]),
+        _ms(row["attention_s"]),
+        _ms(row["alone_s"]),
+        "" if row["times_alone"] is None else f"{row['times_alone']:.2f}",
     ]
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.3f}"
 
 
 def _batches(text: str) -> tuple[int, ...]:

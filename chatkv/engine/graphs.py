@@ -143,6 +143,23 @@ class DecodeGraphs:
         """Replay the step of ``requests`` that was just run, to find out how long the device takes."""
         self._steps[bucket(requests) or 0].again()
 
+    def attend_only(self, batch: PagedBatch) -> Callable[[], None]:
+        """Replays attention over ``batch`` in all layers with nothing between, to be compared with a step."""
+        rows = bucket(len(batch.last_page_len)) or 0
+        attention = self._backend.graph(rows, self._steps[rows].attention.pages)
+        c = self._decoder.config
+        q = torch.randn(rows, c.num_heads, c.head_dim, dtype=self._decoder.dtype, device=self._decoder.device)
+        attention.plan(batch)
+
+        def attend() -> None:
+            for layer in self._kv:
+                attention.run(q, layer)
+
+        graph = self._new_graph()
+        with torch.inference_mode():
+            graph.capture(attend)
+        return graph.replay
+
     def _slots(self, rows: int) -> Int64Array:
         """Where padded rows write; not all in one place as far as the block has room."""
         return self._spare * self._block_size + np.arange(rows, dtype=np.int64) % self._block_size

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,15 @@ import torch
 from chatkv.attention.flashinfer_backend import FlashInferBackend
 from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.bench import speed_run
+from chatkv.bench.chats import ChatsResult
+from chatkv.bench.device_time import attention_seconds, device_seconds, kernel_seconds
+from chatkv.bench.id_codec import IdCodec
 from chatkv.bench.roofline import best_seconds, copy_bandwidth, share, step_bytes, weight_bytes
-from chatkv.bench.speed import ASKED_MORE, WARM_UP, Bench, IdCodec, Speed
+from chatkv.bench.speed import ASKED_MORE, WARM_UP, Bench, DecodeSpeed, Speed
 from chatkv.cli import choices
+from chatkv.cli.bench_gpu import HEADS, decode_row
 from chatkv.cli.outcome import invoke
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.model.decoder import Decoder
 from chatkv.model.quantise import pack, unusable
@@ -67,6 +74,21 @@ def test_share_of_the_roofline() -> None:
     assert len(calls) == 4
 
 
+def test_what_of_a_step_is_attention() -> None:
+    kernels = {
+        "void flashinfer::BatchPrefillWithPagedKVCacheKernel<flashinfer::KernelTraits<…>>": 0.003,
+        "_ZN10flashinfer41PersistentVariableLengthMergeStatesKernelE": 0.001,
+        "nvjet_tst_128x64": 0.02,
+        "Memcpy DtoH (Device -> Pinned)": 0.001,
+    }
+    assert attention_seconds(kernels) == pytest.approx(0.004)
+    assert attention_seconds({"gemm": 1.0}) is None
+    cpu, calls = torch.device("cpu"), []
+    assert kernel_seconds(lambda: calls.append(1), cpu) == {}
+    assert 0 < device_seconds(lambda: time.sleep(0.001), cpu, 3) < 1
+    assert calls == []
+
+
 @pytest.mark.parametrize("step_tokens", [10, 64, 4096])
 def test_no_request_ends_before_the_last_step_is_timed(decoder: Decoder, step_tokens: int) -> None:
     speed = replace(SMALL, batches=(1, 6))
@@ -111,12 +133,28 @@ def test_with_graphs_each_batch_is_measured_twice(
         backend=backend,
         new_graph=graphs,
     )
-    found = Bench(rig.core, rig.outbox, SMALL, lambda *stage: None).run()
+    traced: list[int] = []
+
+    def kernels(call: Callable[[], object], device: torch.device) -> dict[str, float]:
+        before = graphs.replays
+        call()
+        traced.append(graphs.replays - before)
+        return {"void flashinfer::BatchDecodeWithPagedKVCacheKernel<…>": 0.004, "nvjet_tst_128x64": 0.009}
+
+    bench = Bench(rig.core, rig.outbox, SMALL, lambda *stage: None, kernels)
+    found = bench.run()
     assert [(row.batch, row.graphs) for row in found.decode] == [(1, True), (1, False), (3, True), (3, False)]
+    assert traced == [1, 1]  # the kernels of one replay of the step
     for row in found.decode:
         assert (row.overhead_s is not None) == row.graphs
         if row.graphs:
             assert row.overhead_s == pytest.approx(row.step_s - row.device_s)
+            assert row.attention_s == 0.004
+            assert row.alone_s is not None
+            assert 0 < row.alone_s < row.device_s  # type: ignore[operator]
+            assert row.times_alone == pytest.approx(0.004 / row.alone_s)
+        else:
+            assert row.attention_s is row.alone_s is row.times_alone is None
     assert graphs.replays > 2 * (WARM_UP + SMALL.steps)
     assert rig.core.runner.graphs is not None
 
@@ -182,3 +220,55 @@ def test_more_kv_than_there_is_memory(
     monkeypatch.setattr(speed_run, "free_memory", lambda device: 1 << 10)
     assert invoke(COMMAND.split()) == 1
     assert "give smaller ones with --batch, --context or --prompt" in capsys.readouterr().err
+
+
+def a_run() -> dict[str, Any]:
+    stats = {"inter_token_s": {"p50": 0.01, "p99": 0.02}, "prefill_tps": 1.0, "decode_tps": 1.0, "saved_s": 0}
+    made = ChatsResult("radix", "m", "bf16", "flashinfer/cuda:0", 8, 16, 0.1, wall_s=1.0)
+    return asdict(made) | {"stats": stats}
+
+
+def test_chats_on_a_gpu_come_with_its_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``chatkv bench --device cuda``: the chats, then what ``chatkv bench gpu`` measures."""
+    assert invoke([*COMMAND.split(), "--json", str(tmp_path / "speed.json")]) == 0
+    found = json.loads((tmp_path / "speed.json").read_text())
+    table = capsys.readouterr().out.splitlines()[-3:]
+    asked: list[tuple[EngineConfig, Speed]] = []
+
+    def measure(config: EngineConfig, shape: str | None, speed: Speed, progress: object) -> dict[str, Any]:
+        asked.append((config, speed))
+        return dict(found)
+
+    monkeypatch.setattr(speed_run, "measure", measure)
+    monkeypatch.setattr(
+        "chatkv.bench.worker.run_in_turn", lambda configs, *rest: {name: [a_run()] for name in configs}
+    )
+    line = "bench --cache radix --kv-memory 64MiB --max-batch-tokens 32 --device cuda:0"
+    out = tmp_path / "out.json"
+    assert invoke([*line.split(), "--json", str(out)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("median of 1")
+    assert told[-3:] == table
+    assert json.loads(out.read_text())["gpu"] == found
+    ((config, speed),) = asked
+    assert (config.device, config.kv_memory, speed) == ("cuda:0", None, Speed())
+    assert config.max_batch_tokens == max(speed.batches) + config.block_size
+    # What it can't measure takes nothing from the chats.
+    monkeypatch.setattr(speed_run, "measure", lambda *rest: (_ for _ in ()).throw(ChatkvError("no memory")))
+    assert invoke(line.split()) == 0
+    spoken = capsys.readouterr()
+    assert "output tok/s" in spoken.out
+    assert spoken.err.endswith("what 'chatkv bench gpu' measures is missing: no memory\n")
+    asked.clear()
+    assert invoke(["bench", "--cache", "radix", "--device", "cpu"]) == 0
+    assert asked == []
+
+
+def test_the_row_of_a_step_that_was_captured() -> None:
+    row = DecodeSpeed(64, True, 5000.0, 0.0128, 0.0001, 0.0124, 1e10, 0.8, 0.0043, 0.0042)
+    shown = decode_row(row._asdict() | {"overhead_s": row.overhead_s, "times_alone": row.times_alone})
+    assert len(shown) == len(HEADS)
+    assert shown[0] == "batch 64, CUDA graph"
+    assert shown[4:] == ["0.400", "0.100", "4.300", "4.200", "1.02"]
