@@ -33,7 +33,7 @@ def doctor(
     from chatkv import __version__
     from chatkv.cli.doctor_gpu import gpu_rows, unwritable
     from chatkv.cli.output import print_table
-    from chatkv.engine.compute_cpu import auto_forms
+    from chatkv.engine.compute_cpu import auto_forms, no_step
     from chatkv.engine.loading import cores
     from chatkv.engine.sizing import default_kv_memory, free_memory
     from chatkv.model.catalog import catalog, is_cached
@@ -53,7 +53,7 @@ def doctor(
         ("native kernels", why_not() if native is None else f"yes, {native.variant}"),
         ("attention and norms by", "torch" if native is None else "native kernels"),
         *gpu_rows(),
-        ("--dtype auto", _auto(auto_forms(why_not()))),
+        ("--dtype auto", _auto(auto_forms(no_step()))),
         *((f"{form} products", problem or "yes") for form, problem in packed.items()),
         (
             "memory free",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,12 +17,24 @@ from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.decoder import Decoder
 from chatkv.model.dtype import PACKED, auto_dtype, parse_dtype
-from chatkv.model.fused import FusedStep, unfit
+from chatkv.model.fused import MAX_ROWS, FusedStep, unfit
 from chatkv.model.native_operators import NativeOperators
 from chatkv.model.quantise import pack, unusable, was_4bit, widened
-from chatkv.native.library import kernels, why_not
+from chatkv.native.library import Kernels, kernels, parallel, why_not
 
 Load = Callable[[torch.dtype], DecoderWeights]
+
+
+ALL_ROWS = 2048
+"""Of a forward: a compiled step of more would need much of its threads' stacks."""
+ROWS_WITHOUT_BF16 = {
+    "x86-64-v4-vnni": ALL_ROWS,
+    "x86-64-v4": 128,
+    "x86-64-v3-vnni": ALL_ROWS,
+    "x86-64-v3": 64,
+}
+"""On CPUs without bf16 instructions, by the kernels' name: up to how many rows a compiled step is faster than
+weights widened to fp32 (docs/benchmarks.md)."""
 
 
 class Auto(NamedTuple):
@@ -30,6 +43,15 @@ class Auto(NamedTuple):
     four_bit: str
     other: str
     why: str
+
+
+def no_step() -> str | None:
+    """Why there is no compiled step that is worth its while here; None where there is."""
+    if problem := why_not():
+        return problem
+    if not parallel() and (os.cpu_count() or 1) > 1:
+        return "compiled without OpenMP, they use one core only"
+    return None
 
 
 def auto_forms(no_kernels: str | None) -> Auto:
@@ -42,9 +64,15 @@ def auto_forms(no_kernels: str | None) -> Auto:
     if auto_dtype() == torch.bfloat16:
         packs = no_kernels is None or unusable("int4") is None
         return Auto("int4" if packs else "bf16", "bf16", "this CPU has bf16 instructions")
-    if no_kernels is None:
-        return Auto("int4", "fp32", "no bf16 instructions here: with int4, prompts are computed in fp32")
-    return Auto("fp32", "fp32", f"no bf16 instructions here, and no native kernels: {no_kernels}")
+    if no_kernels is not None:
+        return Auto("fp32", "fp32", f"no bf16 instructions here, and no native kernels: {no_kernels}")
+    rows = _step_rows(kernels(torch.bfloat16))
+    long = "" if rows == ALL_ROWS else f" up to {rows} tokens, longer ones in fp32"
+    return Auto("int4", "fp32", f"no bf16 instructions here; prompts in int4{long}")
+
+
+def _step_rows(native: Kernels | None) -> int:
+    return MAX_ROWS if native is None else ROWS_WITHOUT_BF16.get(native.variant, MAX_ROWS)
 
 
 def build_on_cpu(
@@ -62,7 +90,7 @@ def build_on_cpu(
         if attention == "native":
             raise EngineError(f"--attention native can't be had: {problem}; use --attention auto")
         notes.append(f"attention by torch: the native kernels are {problem}")
-    form, weights = _weights(load, dtype, problem or unfit(config))
+    form, weights = _weights(load, dtype, problem or no_step() or unfit(config))
     compute = parse_dtype(form)
     native = None if problem else kernels(compute)
     operators = NativeOperators(config, native) if native else None
@@ -72,6 +100,8 @@ def build_on_cpu(
     fused = None
     if form in PACKED and operators is not None and unfit(config) is None:
         fused = FusedStep(config, weights, operators, form)
+        if emulated:
+            fused.max_rows = _step_rows(native)
     elif form in PACKED:
         missing = unusable(form) or (unusable("int8") if form == "int4" else None)
         if missing and dtype != "auto":
@@ -82,14 +112,16 @@ def build_on_cpu(
         else:
             weights = pack(weights, form)
     backend = NativeBackend(native) if native else TorchBackend()
-    return Decoder(config, weights, operators, fused), backend, f"{form}+fp32" if emulated else form
+    if emulated and (fused is None or fused.max_rows < ALL_ROWS):
+        form += "+fp32"
+    return Decoder(config, weights, operators, fused), backend, form
 
 
-def _weights(load: Load, dtype: str, no_step: str | None) -> tuple[str, DecoderWeights]:
+def _weights(load: Load, dtype: str, no_kernels: str | None) -> tuple[str, DecoderWeights]:
     """The form for ``dtype``, and the weights it is made from."""
     if dtype != "auto":
         return dtype, load(parse_dtype(dtype))
-    auto = auto_forms(no_step)
+    auto = auto_forms(no_kernels)
     # Whether a checkpoint was 4-bit is seen in bf16, which is most often how it is kept.
     weights = load(parse_dtype(auto.four_bit))
     if auto.four_bit == auto.other or was_4bit(weights):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from chatkv.attention.base import AttentionBackend
 from chatkv.model.checkpoint import DecoderWeights, load_weights
 from chatkv.model.config import DecoderConfig
-from chatkv.model.fused import MAX_ROWS, FusedStep
+from chatkv.model.fused import FusedStep
 from chatkv.model.operators import Operators, TorchOperators
 
 
@@ -97,7 +97,12 @@ class Decoder:
     ) -> bool:
         """Whether ``fused`` can do this forward; raises ValueError where the batch doesn't fit ``kv``."""
         batch = backend.batch
-        if self.fused is None or batch is None or len(token_ids) > MAX_ROWS or not kv.is_contiguous():
+        if (
+            self.fused is None
+            or batch is None
+            or len(token_ids) > self.fused.max_rows
+            or not kv.is_contiguous()
+        ):
             return False
         if len(token_ids) != batch.qo_indptr[-1] or kv.shape[3] != batch.block_size:
             raise ValueError(

@@ -32,7 +32,7 @@ from chatkv.native.library import Kernels
 from chatkv.native.structs import PackedWeights, PrefillPlan, Step, StepLayer, StepModel
 
 MAX_ROWS = 32
-"""Up to this many rows packed weights are faster than bf16 ones."""
+"""Up to this many rows packed weights are faster than bf16 ones, on a CPU with instructions for bf16."""
 PART = 128
 """Tokens of context a part of a row's attention has about."""
 PREFILL_ROWS = 4
@@ -83,6 +83,8 @@ class FusedStep:
         if problem := unfit(config):
             raise ValueError(problem)
         self.config = config
+        self.max_rows = MAX_ROWS
+        """Larger forwards are better done the usual way."""
         self._operators = operators
         self._kernels: Kernels = operators.kernels
         self._kept: list[torch.Tensor] = []
@@ -125,7 +127,7 @@ class FusedStep:
         batch: PagedBatch,
         logit_rows: torch.Tensor,
     ) -> torch.Tensor:
-        """As ``Decoder.forward``, for at most ``MAX_ROWS`` rows; ``logit_rows`` must rise."""
+        """As ``Decoder.forward``, for at most ``max_rows`` rows; ``logit_rows`` must rise."""
         config, model = self.config, self._model
         model.block_size = batch.block_size
         plan = self._plan(batch)

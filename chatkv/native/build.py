@@ -39,7 +39,9 @@ _BF16 = [*_V4, "-mavx512bf16", "-mavx512vnni"]
 VARIANTS = {
     "x86-64-v4-amx": [*_BF16, "-mamx-tile", "-mamx-bf16"],
     "x86-64-v4-bf16": _BF16,
+    "x86-64-v4-vnni": [*_V4, "-mavx512vnni"],
     "x86-64-v4": _V4,
+    "x86-64-v3-vnni": ["-march=x86-64-v3", "-mavxvnni"],
     "x86-64-v3": ["-march=x86-64-v3"],
 }
 

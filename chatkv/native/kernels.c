@@ -5,6 +5,9 @@
  * be built or does not fit the CPU, the same decoder runs on torch's operators.
  */
 #include <stddef.h>
+#ifdef __AVXVNNI__
+#include <cpuid.h>
+#endif
 #ifdef _OPENMP
 #include <omp.h>
 #define TEAM_SIZE omp_get_num_threads()
@@ -18,14 +21,26 @@
 #include "prefill.h"
 
 /* Must grow with every change of a signature or of Decode (library.py's ABI). */
-int chatkv_abi(void) { return 4; }
+int chatkv_abi(void) { return 6; }
 
 /* Whether this process may use what the library was compiled for, beyond what CPU flags say. */
 int chatkv_granted(void) {
-#ifdef __AMX_BF16__
+#if defined(__AMX_BF16__)
     return tiles_granted();
+#elif defined(__AVXVNNI__)
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
 #else
     return 1;
+#endif
+}
+
+/* Whether the kernels use more than one core. */
+int chatkv_parallel(void) {
+#ifdef _OPENMP
+    return 1;
+#else
+    return 0;
 #endif
 }
 

@@ -18,7 +18,7 @@ import torch
 from chatkv.errors import UsageError
 from chatkv.native.choice import OFF, VARIABLE, chosen
 
-ABI = 4
+ABI = 6
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
 
@@ -84,6 +84,12 @@ def kernels(dtype: torch.dtype) -> Kernels | None:
     return None if isinstance(library, str) or dtype not in _SUFFIXES else Kernels(*library, dtype)
 
 
+def parallel() -> bool:
+    """Whether the kernels use more than one core: a compiler without OpenMP (Apple's) makes them for one."""
+    library = _library()
+    return not isinstance(library, str) and bool(library[0].chatkv_parallel())
+
+
 def why_not() -> str | None:
     """Why the kernels can't be used, in words; None where they can."""
     library = _library()
@@ -136,11 +142,16 @@ def _variants() -> list[str]:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ["base"]
     capability = torch.backends.cpu.get_cpu_capability()
-    found = ["x86-64-v3"] if capability in ("AVX2", "AVX512") else []
+    if capability not in ("AVX2", "AVX512"):
+        return []
+    # Whether the CPU has the first one's instructions, the library says itself.
+    found = ["x86-64-v3-vnni", "x86-64-v3"]
     if capability == "AVX512":
         found.insert(0, "x86-64-v4")
-        if torch.cpu._is_avx512_bf16_supported() and torch.cpu._is_vnni_supported():
-            found.insert(0, "x86-64-v4-bf16")
-            if torch.cpu._is_amx_tile_supported():
-                found.insert(0, "x86-64-v4-amx")
+        if torch.cpu._is_vnni_supported():
+            found.insert(0, "x86-64-v4-vnni")
+            if torch.cpu._is_avx512_bf16_supported():
+                found.insert(0, "x86-64-v4-bf16")
+                if torch.cpu._is_amx_tile_supported():
+                    found.insert(0, "x86-64-v4-amx")
     return found

@@ -40,8 +40,15 @@ INLINE vint dot_halves(vint total, vint weights, int32_t activations) {
     return (vint)_mm512_dpwssd_epi32((__m512i)total, (__m512i)weights, (__m512i)all);
 #elif defined(__AVX512BW__)
     return total + (vint)_mm512_madd_epi16((__m512i)weights, (__m512i)all);
+#elif defined(__AVXVNNI__)
+    return (vint)_mm256_dpwssd_avx_epi32((__m256i)total, (__m256i)weights, (__m256i)all);
 #elif defined(__AVX2__)
     return total + (vint)_mm256_madd_epi16((__m256i)weights, (__m256i)all);
+#elif defined(__SSE2__)
+    return total + (vint)_mm_madd_epi16((__m128i)weights, (__m128i)all);
+#elif defined(__aarch64__)
+    const int16x8_t w = (int16x8_t)weights, a = (int16x8_t)all;
+    return total + (vint)vpaddq_s32(vmull_s16(vget_low_s16(w), vget_low_s16(a)), vmull_high_s16(w, a));
 #else
     return total + ((weights << 16) >> 16) * ((all << 16) >> 16) + (weights >> 16) * (all >> 16);
 #endif

@@ -2,8 +2,10 @@
 #pragma once
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX2__
+#if defined(__SSE2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512F__)

@@ -89,7 +89,8 @@ def test_what_is_missing_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(library, "kernels", lambda dtype: None)
-    monkeypatch.setattr(library, "why_not", lambda: "not built: install a compiler")
+    for module in (library, compute_cpu):
+        monkeypatch.setattr(module, "why_not", lambda: "not built: install a compiler")
     monkeypatch.setattr(quantise, "unusable", lambda form: f"no {form}")
     monkeypatch.setattr(compute_cpu, "unusable", lambda form: f"no {form}")
     monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.bfloat16)
@@ -106,7 +107,11 @@ def test_what_is_missing_is_named(
     said = told(capsys)
     assert said["--dtype auto"].startswith("fp32: no bf16 instructions")
     assert "install a compiler" in said["--dtype auto"]
-    monkeypatch.setattr(library, "why_not", lambda: None)
+    monkeypatch.setattr(compute_cpu, "why_not", lambda: None)
+    monkeypatch.setattr(compute_cpu, "parallel", lambda: False)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert "one core only" in told(capsys)["--dtype auto"]
+    monkeypatch.setattr(compute_cpu, "parallel", lambda: True)
     assert told(capsys)["--dtype auto"].startswith(
         "int4 for checkpoints that were 4-bit, fp32 for others: no"
     )

@@ -15,7 +15,7 @@ from chatkv.model import linear, quantise
 from chatkv.model.dtype import auto_dtype
 from chatkv.model.linear import PACKED_ROWS, WIDENED_ROWS, Int4Linear, Int8Linear, Linear, WidenedLinear
 from tests.model.tiny import save
-from tests.native.kernels import native
+from tests.native.kernels import native, variants
 
 bf16 = pytest.mark.skipif(auto_dtype() != torch.bfloat16, reason="this CPU has no bf16 instructions")
 
@@ -127,6 +127,25 @@ def test_a_cpu_without_bf16_packs_too_and_computes_prompts_in_fp32(
     monkeypatch.setattr(compute_cpu, "why_not", lambda: "not built")
     built = build(smollm2_folder, "auto", "auto")
     assert (built.dtype, built.attention, built.decoder.dtype) == ("fp32", "torch/cpu", torch.float32)
+
+
+@pytest.mark.model
+def test_with_vnni_a_cpu_without_bf16_needs_no_other_weights(
+    smollm2_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vnni = next((k for k in variants(torch.bfloat16) if k.variant.endswith("-vnni")), None)
+    if vnni is None:
+        pytest.skip("this CPU has no VNNI")
+    monkeypatch.setattr(compute_cpu, "auto_dtype", lambda: torch.float32)
+    usual = compute_cpu.kernels
+    monkeypatch.setattr(
+        compute_cpu, "kernels", lambda dtype: vnni if dtype == torch.bfloat16 else usual(dtype)
+    )
+    built = build(smollm2_folder, "auto", "auto")
+    assert built.dtype == "int4"
+    monkeypatch.setattr(WidenedLinear, "__call__", None)  # a prompt is a step, too
+    mean = mean_kl(smollm2_folder, ["auto"])["auto"]
+    assert mean <= 0.004
 
 
 def test_without_bf16_what_was_not_4_bit_stays_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
