@@ -21,26 +21,31 @@ def violations(mirror: MirrorState) -> list[str]:
 
 def _tree(mirror: MirrorState) -> list[str]:
     out = []
-    seen = 0
+    seen = tokens = 0
     stack = [ROOT]
     while stack and seen <= len(mirror.nodes):
         node = mirror.nodes.get(stack.pop())
         if node is None:
             continue
         seen += 1
+        tokens += len(node.tokens)
         stack += node.children
         out += one_node(mirror, node)
     if seen > len(mirror.nodes):
         out.append("a node hangs under two others, or under itself")
     elif seen != len(mirror.nodes):
         out.append(f"{len(mirror.nodes) - seen} nodes can't be reached from the root")
+    elif tokens != mirror.tokens:
+        out.append(f"counted {tokens} tokens; kept {mirror.tokens}")
     return out
 
 
 def one_node(mirror: MirrorState, node: Node) -> list[str]:
     """What does not hold of ``node`` and its children, whatever the rest is like."""
     out = []
+    below, counted = mirror.below, 1
     for id in node.children:
+        counted += below.get(id, 0)
         child = mirror.nodes.get(id)
         if child is None:
             out.append(f"node {node.id} names a child {id}, which does not exist")
@@ -50,6 +55,8 @@ def one_node(mirror: MirrorState, node: Node) -> list[str]:
         # In a hash cache a row may hold a block's duplicate instead, and locks each node by itself.
         if mirror.cache != "hash" and node.id != ROOT and child.locks > node.locks:
             out.append(f"node {child.id} has {child.locks} locks, {node.id} above it {node.locks}")
+    if below.get(node.id) != counted:
+        out.append(f"counted {counted} nodes at and below node {node.id}; kept {below.get(node.id)}")
     if node.locks < 0 or (node.id == ROOT and node.locks):
         out.append(f"node {node.id} has {node.locks} locks")
     if node.id != ROOT and not len(node.tokens):

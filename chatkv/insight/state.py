@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -67,6 +67,16 @@ class MirrorState:
     def nodes(self) -> dict[int, Node]:
         """Live nodes by id, in no particular order."""
         return self._tree.nodes
+
+    @property
+    def below(self) -> Mapping[int, int]:
+        """Node id → how many live nodes are at and below it; true until the next record."""
+        return self._tree.counts.below()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in the tree."""
+        return self._tree.tokens
 
     @property
     def ghosts(self) -> dict[int, Ghost]:

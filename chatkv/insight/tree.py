@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from chatkv.insight.counts import Counts
 from chatkv.insight.nodes import Node
 from chatkv.kvcache.events import ROOT, Int32Array
 
@@ -21,6 +22,9 @@ class Tree:
         self.strict = strict
         root = Node(ROOT, -1, _NOTHING, _NOTHING, "", None, 0, 0, 0, 0)
         self.nodes: dict[int, Node] = {ROOT: root}
+        self.counts = Counts(self.nodes)
+        self.tokens = 0
+        """Of all nodes together."""
         # Whole-block children by (parent, namespace, first block). Siblings share a first block only where
         # a hash cache keeps duplicates: the first of them is meant.
         self._by_block: dict[tuple[int, str, bytes], int] = {}
@@ -42,6 +46,8 @@ class Tree:
         """Hang a leaf under ``node.parent``, behind its other children."""
         self.nodes[node.parent].children.append(node.id)
         self.nodes[node.id] = node
+        self.counts.add(node.id, node.parent)
+        self.tokens += len(node.tokens)
         node.is_tail = len(node.tokens) % self.block_size != 0
         self.evictable += len(node.blocks)
         if (key := self._key(node)) is not None:
@@ -57,6 +63,7 @@ class Tree:
         for child in (self.nodes[child] for child in node.children):
             key = self._key(child)
             child.parent = heir.id
+            self.counts.move(child.id, node.id, heir.id)
             if key is not None and self._by_block.get(key) == child.id:
                 del self._by_block[key]
                 self._index(child)
@@ -68,6 +75,7 @@ class Tree:
         """The leaf grows at its end."""
         node.tokens = np.concatenate((node.tokens, tokens))
         node.blocks = np.concatenate((node.blocks, blocks))
+        self.tokens += len(tokens)
         node.is_tail = len(node.tokens) % self.block_size != 0
         self.evictable += 0 if node.locks else len(blocks)
 
@@ -89,12 +97,14 @@ class Tree:
         upper.tokens, upper.blocks = node.tokens[:at], node.blocks[:blocks]
         self._index(upper)
         node.parent, node.tokens, node.blocks = upper.id, node.tokens[at:], node.blocks[blocks:]
+        self.counts.insert(upper.id, node.id, upper.parent)
         self._index(node)
 
     def trim(self, node: Node, tokens: int, blocks: int) -> Int32Array:
         """The leaf loses its last tokens and blocks; the tokens are returned."""
         keep = len(node.tokens) - tokens
         gone = node.tokens[keep:]
+        self.tokens -= len(gone)
         node.tokens, node.blocks = node.tokens[:keep], node.blocks[: len(node.blocks) - blocks]
         node.is_tail = len(node.tokens) % self.block_size != 0
         self.evictable -= 0 if node.locks else blocks
@@ -104,6 +114,8 @@ class Tree:
         """A leaf leaves the tree."""
         self.nodes[node.parent].children.remove(node.id)
         del self.nodes[node.id]
+        self.counts.remove(node.id, node.parent)
+        self.tokens -= len(node.tokens)
         self.evictable -= 0 if node.locks else len(node.blocks)
         if (key := self._key(node)) is not None and self._by_block.get(key) == node.id:
             del self._by_block[key]
@@ -132,7 +144,8 @@ class Tree:
         """An independent copy."""
         twin = Tree(self.block_size, self.strict)
         twin.nodes = {node.id: node.copy() for node in self.nodes.values()}
-        twin._by_block, twin.evictable = self._by_block.copy(), self.evictable
+        twin.counts = self.counts.copy(twin.nodes)
+        twin._by_block, twin.evictable, twin.tokens = self._by_block.copy(), self.evictable, self.tokens
         return twin
 
     def _best_child(self, parent: int, namespace: str, wanted: Int32Array) -> tuple[Node | None, int]:

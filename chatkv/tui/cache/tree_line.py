@@ -15,7 +15,8 @@ from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.cells import clip, pad, steady
 from chatkv.tui.cache.labels import Labels
 from chatkv.tui.cache.states import Look, node_look
-from chatkv.tui.cache.tree_rows import Row, ghost_of
+from chatkv.tui.cache.tree_keys import ghost_of
+from chatkv.tui.cache.tree_rows import Row
 
 GUIDE, PATH, STATS, CURSOR, LIT = "tree--guide", "tree--path", "tree--stats", "tree--cursor", "tree--lit"
 TREE_CLASSES = {GUIDE, PATH, STATS, CURSOR, LIT}

@@ -112,6 +112,8 @@ ACTIONS: dict[str, Action] = {
     "chat.thinking": Action("t", "chat", "unfold what the model thought"),
     "tree.fold": Action("left,h", "tree", "fold"),
     "tree.unfold": Action("right,l", "tree", "unfold"),
+    "tree.fold_all": Action("minus,shift+left", "tree", "fold all"),
+    "tree.unfold_all": Action("plus,equals_sign,shift+right", "tree", "unfold all"),
     "tree.pin": Action("p", "tree", "pin a node, and back"),
     "pane.tree": Action("t", "map table node", "its node in the tree"),
     "pane.blocks": Action("b", "tree table node", "its blocks in the map"),

@@ -10,10 +10,9 @@ from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import ChildrenMoved, Event, EventLog
 from chatkv.kvcache.hash_cache import HashCache
 from chatkv.tui.cache.radix_tree import RadixTreeView
-from chatkv.tui.cache.tree_rows import TreeRows
 from tests.tui.cache.host import Host, text_of
 from tests.tui.cache.stories import HashStory, decode
-from tests.tui.cache.test_tree_rows import check, follow
+from tests.tui.cache.test_tree_rows import check, follow, rows_of
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -22,7 +21,7 @@ def test_blocks_whose_twin_took_their_place_take_what_hangs_on_them_along(seed: 
     mirror, moved = Mirror(), list[Event]()
     log = EventLog(lambda event: (mirror.apply(event), moved.append(event)))
     cache = HashCache(24, 2, log=log)
-    rows = TreeRows()
+    rows = rows_of(mirror)
     live: dict[int, list[int]] = {}
     for request in range(1, 150):
         prompt = [rng.randint(1, 2) for _ in range(rng.randint(3, 12))]
@@ -50,7 +49,7 @@ def test_what_hangs_on_a_block_moves_to_its_twin_also_long_after_both_were_drawn
         mirror.apply(event)
 
     cache = HashCache(8, 2, log=EventLog(take))
-    rows = TreeRows()
+    rows = rows_of(mirror)
     for request, prompt in ((1, [1, 1, 2]), (2, [1, 1, 3])):
         assert cache.open(request, prompt) is not None
         assert cache.grow(request, 3)

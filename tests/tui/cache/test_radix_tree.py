@@ -290,3 +290,20 @@ async def test_colours_are_the_themes() -> None:
         assert by_glyph["+"].color != by_glyph["="].color != by_glyph["x"].color
         assert by_glyph["+"].bold
         assert not by_glyph["·"].bold
+
+
+async def test_all_is_folded_and_unfolded_at_once() -> None:
+    view = tree()
+    async with Host(view).run_test(size=(60, 12)) as pilot:
+        view.show(figure().mirror, None)
+        await pilot.press("G", "k")
+        assert view.cursor == 5
+        await pilot.press("minus")
+        assert [line[:4] for line in text_of(view)[:4]] == [" roo", " ├─=", " └─·", ""]
+        assert "⋯ 3 folded" in text_of(view)[1]
+        assert view.cursor == 1, "what hides the node it was on"
+        await pilot.press("l")
+        assert len(view._rows) == 6
+        await pilot.press("minus", "plus")
+        assert len(view._rows) == 6
+        assert not any("folded" in line for line in text_of(view))

@@ -69,8 +69,8 @@ def test_following_step_by_step_gives_the_same_order_as_starting_over(sort: str)
     rng = random.Random(7)
     mirror = Mirror()
     cache = RadixCache(40, 2, log=EventLog(mirror.apply))
-    picture, fresh = TreePicture(Labels()), TreePicture(Labels())
-    picture.sort = fresh.sort = sort
+    picture = TreePicture(Labels())
+    picture.sort = sort
     prompts: list[list[int]] = [[1, 2, 3]]
     for request in range(1, 200):
         prompt = rng.choice(prompts)[: rng.randint(1, 20)] + [
@@ -81,8 +81,10 @@ def test_following_step_by_step_gives_the_same_order_as_starting_over(sort: str)
                 cache.commit(request, prompt[mirror.rows[request].written :])
             cache.close(request, "finished")
             prompts.append(prompt)
-        picture.follow(mirror, request == 1)
-        fresh.follow(mirror, True)
+        picture.follow(mirror)
+        fresh = TreePicture(Labels())
+        fresh.sort = sort
+        fresh.follow(mirror)
         mine = [row.key for row in picture.rows.rows(0, 10_000)]
         assert mine == [row.key for row in fresh.rows.rows(0, 10_000)], request
         assert len(picture.rows) == len(mine)

@@ -9,12 +9,25 @@ import pytest
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import ROOT, CacheCleared, EventLog, NodeSplit
 from chatkv.kvcache.radix_cache import RadixCache
-from chatkv.tui.cache.tree_rows import TreeRows, ghost_key, ghost_of, node_of
+from chatkv.tui.cache.tree_folds import Folds
+from chatkv.tui.cache.tree_keys import ghost_key, ghost_of, node_of
+from chatkv.tui.cache.tree_rows import TreeRows
 from tests.tui.cache.stories import figure, wide
 
 
+def rows_of(mirror: Mirror) -> TreeRows:
+    """As they came."""
+
+    def order(key: int) -> tuple[int, ...]:
+        if key >= 0:
+            return mirror.nodes[key].created_seq, key
+        return mirror.ghosts[ghost_of(key)].created_seq, node_of(key), key
+
+    return TreeRows(mirror, order, Folds())
+
+
 def follow(rows: TreeRows, mirror: Mirror) -> None:
-    rows.update(mirror.nodes, mirror.ghosts, mirror.take_changed(), mirror.take_departed())
+    rows.follow(mirror.take_changed(), mirror.take_departed())
 
 
 def check(rows: TreeRows, mirror: Mirror) -> None:
@@ -38,7 +51,7 @@ def test_following_a_random_run_keeps_every_row_in_its_place(grain: str) -> None
     rng = random.Random(7)
     mirror = Mirror()
     cache = RadixCache(40, 4, strict=False, grain=grain, log=EventLog(mirror.apply))
-    rows = TreeRows()
+    rows = rows_of(mirror)
     prompts: list[list[int]] = [[1, 2, 3, 4, 5, 6, 7, 8]]
     ghosts = 0
     for request in range(1, 160):
@@ -60,8 +73,7 @@ def test_following_a_random_run_keeps_every_row_in_its_place(grain: str) -> None
                 rows.unfold(chosen)
             check(rows, mirror)
     assert ghosts, "the run was meant to evict"
-    fresh = TreeRows()
-    fresh.rebuild(mirror.nodes, mirror.ghosts)
+    fresh = rows_of(mirror)
     check(fresh, mirror)
     for row in list(rows.rows(0, len(rows))):
         rows.unfold(row.key)
@@ -73,7 +85,7 @@ def test_following_a_random_run_keeps_every_row_in_its_place(grain: str) -> None
 
 def test_a_split_takes_the_place_of_the_node_it_splits() -> None:
     story = wide(30)
-    rows = TreeRows()
+    rows = rows_of(story.mirror)
     follow(rows, story.mirror)
     before = rows.index(11)
     story.store(1, 100, 0, "abcd")
@@ -89,8 +101,7 @@ def test_a_split_takes_the_place_of_the_node_it_splits() -> None:
 
 def test_a_ghost_stays_where_its_node_was_and_below_an_evicted_parent() -> None:
     story = figure()
-    rows = TreeRows()
-    rows.rebuild(story.mirror.nodes, story.mirror.ghosts)
+    rows = rows_of(story.mirror)
     guides = [(row.key, row.guide) for row in rows.rows(0, 10)]
     assert guides == [(0, ""), (1, "├─"), (ghost_key(2), "│ ├─"), (3, "│ ├─"), (5, "│ └─"), (4, "└─")]
     for node in (5, 3):
@@ -103,7 +114,7 @@ def test_a_ghost_stays_where_its_node_was_and_below_an_evicted_parent() -> None:
 
 def test_clearing_a_large_tree_leaves_the_root() -> None:
     story = wide(500)
-    rows = TreeRows()
+    rows = rows_of(story.mirror)
     follow(rows, story.mirror)
     assert len(rows) == 501
     story.log.emit(CacheCleared)
@@ -112,7 +123,7 @@ def test_clearing_a_large_tree_leaves_the_root() -> None:
 
 
 def test_rows_outside_are_no_rows() -> None:
-    rows = TreeRows()
+    rows = rows_of(Mirror())
     assert list(rows.rows(5, 9)) == []
     assert list(rows.rows(-1, 9)) == []
     with pytest.raises(IndexError):
@@ -132,7 +143,7 @@ def test_a_very_deep_row_keeps_its_guide_short() -> None:
     for node in range(2, 42):
         story.store(1, node, parent, "a")
         parent = node
-    rows = TreeRows()
+    rows = rows_of(story.mirror)
     follow(rows, story.mirror)
     (last,) = rows.rows(41, 42)
     assert last.key == 41

@@ -1,0 +1,253 @@
+"""The tree of prefixes as rows: which of them it shows, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from rich.style import Style
+from textual.cache import LRUCache
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.timer import Timer
+
+from chatkv.insight.mirror import Mirror
+from chatkv.insight.visible import counted
+from chatkv.kvcache.events import ROOT
+from chatkv.tui.cache.cells import steady
+from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.states import LOOK_CLASSES, look_css
+from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
+from chatkv.tui.cache.tree_picture import SORTS, TreePicture
+from chatkv.tui.cache.tree_rows import Row, TreeRows
+from chatkv.tui.cache.typed_filter import TypedFilter
+from chatkv.tui.cheap_layout import set_extent
+
+_SEARCH_S = 0.025
+
+
+class TreePane(TypedFilter, ScrollView, can_focus=True):
+    """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
+
+    While nobody moves in it, it keeps the focused session's newest node in view.
+    """
+
+    DEFAULT_CSS = f"""
+    TreePane {{
+        height: 1fr;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-size-vertical: 1;
+    }}
+    TreePane > .tree--guide {{ color: $kv-free; }}
+    TreePane > .tree--stats {{ color: $kv-idle; }}
+    TreePane > .tree--path {{ text-style: bold; }}
+    TreePane > .tree--cursor {{ text-style: reverse; }}
+    TreePane > .tree--lit {{ text-style: bold underline; }}
+    {look_css("TreePane")}
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | TREE_CLASSES
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.border_title = "Radix tree"
+        self._mirror: Mirror | None = None
+        self._session: str | None = None
+        self._seen = (-1, -1, -1)
+        """``seq``, ``epoch`` and ``structure_version`` of what was shown last."""
+        self._labels = Labels()
+        self._picture = TreePicture(self._labels)
+        self._cursor = ROOT
+        """A row's key, so that it stays on its node while rows come and go."""
+        self._cursor_row = 0
+        """Where it was when the rows were last fitted to the screen."""
+        self._fitted = True
+        """The screen and the rows agree on how many there are, and where the cursor is."""
+        self._held = False
+        """A person scrolled away: don't follow the session."""
+        self._newest: int | None = None
+        self._window: tuple[int, list[Row]] | None = None
+        """The rows on the screen and the first one's index; None when they may have changed."""
+        self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
+        self._faint: frozenset[int] = frozenset()
+        self._lit: frozenset[int] = frozenset()
+        self._title = ""
+        self._searching: Timer | None = None
+
+    @property
+    def session_name(self) -> Callable[[str], str]:
+        """A session's key → what people call it."""
+        return self._picture.names
+
+    @session_name.setter
+    def session_name(self, name: Callable[[str], str]) -> None:
+        self._picture.names = name
+
+    # -- what it shows -----------------------------------------------------------------------
+
+    @property
+    def decode(self) -> Decode | None:
+        """Token ids → text, for the labels; None shows the ids."""
+        return self._labels.decode
+
+    @decode.setter
+    def decode(self, decode: Decode | None) -> None:
+        self._labels.decode = decode
+        self.refresh()
+
+    def fade(self, faint: frozenset[int]) -> None:
+        """Draw these of ``Mirror.ghosts`` (by key) faint: they are soon to go."""
+        if faint != self._faint:
+            self._faint = faint
+            self.refresh()
+
+    def light(self, nodes: Iterable[int]) -> None:
+        """Let these nodes stand out, and no others."""
+        lit = frozenset(nodes)
+        if lit != self._lit:
+            self._lit = lit
+            self.refresh()
+
+    def show(self, mirror: Mirror, focus_session: str | None) -> None:
+        """Draw this state; the nodes of ``focus_session`` stand out."""
+        seen = (mirror.seq, mirror.epoch, mirror.structure_version)
+        if mirror is self._mirror and seen == self._seen and focus_session == self._session:
+            return
+        if focus_session != self._session:
+            self._held, self._newest = False, None
+        self._mirror, self._session, self._seen = mirror, focus_session, seen
+        self._change(lambda: self._picture.follow(mirror))
+        self._fit()
+        self._follow_session(mirror)
+        self._set_title()
+        self.refresh()
+
+    def _set_title(self) -> None:
+        if self._mirror is None:
+            return
+        nodes = len(self._mirror.nodes) - 1
+        title = f"Radix tree · {counted(nodes, 'node')}"
+        if self._mirror.cache == "hash":
+            title = f"Tree of blocks · {counted(nodes, 'block')}"
+        if self._picture.sort != SORTS[0]:
+            title += f" · by {self._picture.sort}"
+        if (found := self._picture.filter) is not None:
+            title += f" · {len(found.tree.found):,} found" + (
+                f", {found.pending:,} to go" if found.pending else ""
+            )
+        title += f" · {steady(self.filter_words)}" if self.filter_words else ""
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(title)
+
+    @property
+    def _rows(self) -> TreeRows:
+        """Those of now: the mirror may have gone on since it was shown."""
+        if self._picture.late:
+            self._change(self._picture.follow)
+        return self._picture.rows
+
+    def _change(self, change: Callable[[], object]) -> None:
+        """Carry out a change of the rows (False: there was none), and keep the cursor on its node."""
+        if change() is False:
+            return
+        rows = self._picture.rows
+        found = rows.find(self._cursor)
+        self._cursor = rows.key_at(min(self._cursor_row, len(rows) - 1)) if found is None else found
+        self._window, self._fitted = None, False
+
+    def _fit(self) -> None:
+        """Let the screen know of changed rows; the cursor stays on its line."""
+        rows = self._rows
+        if self._fitted:
+            return
+        self._fitted = True
+        self._set_extent()
+        before, self._cursor_row = self._cursor_row, rows.index(self._cursor)
+        moved = self._cursor_row - before
+        if moved and self.has_focus:
+            self.scroll_to(y=self.scroll_offset.y + moved, animate=False, force=True)
+
+    # -- filter and order --------------------------------------------------------------------
+
+    def filter_changed(self) -> None:
+        """Show what the text finds; a large tree is looked through in the next moments."""
+        self._change(lambda: self._picture.find(self.filter_text))
+        self._fit()
+        if self._searching is None and self._picture.filter is not None and self._picture.filter.pending:
+            self._searching = self.set_interval(_SEARCH_S, self._search_on)
+        self._set_title()
+        self.refresh()
+
+    def _search_on(self) -> None:
+        if self._rows and self._picture.search():
+            self._change(lambda: True)
+            self._fit()
+            self.refresh()
+        if (self._picture.filter is None or not self._picture.filter.pending) and self._searching is not None:
+            self._searching.stop()
+            self._searching = None
+        self._set_title()
+
+    def _follow_session(self, mirror: Mirror) -> None:
+        """Keep the session's newest node in view, unless a person looks around."""
+        if self.has_focus or self._held or self._session is None:
+            return
+        newest = mirror.tip_of(self._session)
+        if newest is not None and newest != self._newest and newest in self._rows:
+            self._newest = newest
+            self._reveal(newest)
+
+    def _set_extent(self) -> None:
+        self._window = None
+        set_extent(self, Size(self.scrollable_content_region.width, len(self._rows)))
+
+    def _reveal(self, key: int) -> None:
+        self.scroll_to_region(Region(0, self._rows.index(key), 1, 1), animate=False, force=True)
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        """One row, from the ones that were drawn before where nothing in it changed."""
+        width, base = self.scrollable_content_region.width, self.rich_style
+        mirror, rows_now = self._mirror, self._rows
+        if mirror is None or len(rows_now) == 1:
+            return plain(self._nothing(mirror) if y == 0 else "", width, base)
+        top = self.scroll_offset.y
+        if self._window is None or self._window[0] != top or len(self._window[1]) <= y:
+            self._window = (top, list(rows_now.rows(top, top + max(self.size.height, y + 1))))
+        rows = self._window[1]
+        if y >= len(rows):
+            return Strip.blank(width, base)
+        here = self.has_focus and rows[y].key == self._cursor
+        line = describe(
+            rows[y], mirror, self._labels, self._session, here, self._faint, self.session_name, self._lit
+        )
+        if line is None:
+            return Strip.blank(width, base)
+        key = (line, width, base)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = draw(line, width, self._partial, base)
+        return strip
+
+    def _nothing(self, mirror: Mirror | None) -> str:
+        if self._picture.filter is not None and mirror is not None and len(mirror.nodes) > 1:
+            return "no node has these words in its text, its sessions or its state · esc shows all"
+        if mirror is not None and mirror.cache == "none":
+            return "the cache is off: nothing is kept between answers"
+        return "nothing cached yet: send a message"
+
+    def _partial(self, component: str) -> Style:
+        return self.get_component_rich_style(component, partial=True)
+
+    def notify_style_update(self) -> None:
+        """Colours may have changed: draw anew."""
+        self._strips.clear()
+        super().notify_style_update()
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self._set_extent()
