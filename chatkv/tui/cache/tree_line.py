@@ -53,6 +53,8 @@ class Line(NamedTuple):
     sessions: str = ""
     lit: bool = False
     """Something else that was selected points to it."""
+    hidden: int = 0
+    """Rows that are folded away under it."""
 
 
 def describe(
@@ -70,19 +72,18 @@ def describe(
     ``faint``: keys in ``Mirror.ghosts`` of those soon to go. ``names``: a session's key → what people
     call it. ``lit``: nodes that stand out, by id.
     """
-    hidden = f" ⋯ {row.hidden} folded" if row.hidden else ""
     if row.key == ROOT:
-        return Line("", None, False, "root" + hidden, 0, None, None, False, cursor)
+        return Line("", None, False, "root", 0, None, None, False, cursor, hidden=row.hidden)
     if row.key < 0:
         key = ghost_of(row.key)
         ghost = mirror.ghosts.get(key)
         if ghost is None:
             return None
-        label = labels.label(ghost.tokens) + hidden
+        label = labels.label(ghost.tokens)
         mine = session in ghost.sessions
         size = len(ghost.tokens)
         line = Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
-        return line._replace(sessions=_named(ghost.sessions, names), lit=ghost.node in lit)
+        return line._replace(sessions=_named(ghost.sessions, names), lit=ghost.node in lit, hidden=row.hidden)
     node = mirror.nodes.get(row.key)
     if node is None:
         return None
@@ -94,7 +95,7 @@ def describe(
         row.guide,
         Look.LEFT if look is Look.IDLE and mirror.left_behind(node) else look,
         node.pinned,
-        label + hidden,
+        label,
         len(node.tokens),
         node.locks,
         len(node.blocks),
@@ -105,6 +106,7 @@ def describe(
         age=mirror.epoch - node.used_epoch,
         sessions=_named(node.sessions, names),
         lit=node.id in lit,
+        hidden=row.hidden,
     )
 
 
@@ -146,6 +148,9 @@ def draw(line: Line, width: int, style: Callable[[str], Style], base: Style) -> 
     # A deep row gives the label at least half of the room: its guide loses the outermost levels.
     guide = line.guide[-max(2, room // 2) :]
     rest = room - cell_len(lead + guide + glyph)
+    # How much is folded away is said in full: a label is only the beginning of a text anyway.
+    folded = f" ⋯ {line.hidden:,} folded" if line.hidden else ""
+    label = clip(line.label, max(0, rest - cell_len(folded))) + folded
     weight = style(PATH) if line.on_path else Style.null()
     if line.lit:
         weight += style(LIT)
@@ -157,7 +162,7 @@ def draw(line: Line, width: int, style: Callable[[str], Style], base: Style) -> 
         Segment(guide, base + style(GUIDE)),
         Segment(glyph, base + colour + weight),
         Segment(
-            pad(line.label, max(0, rest)),
+            pad(label, max(0, rest)),
             base + (colour if line.look is not Look.IDLE else Style.null()) + weight,
         ),
         Segment(right, base + (style(Look.LOCKED.css) if line.locks else style(STATS))),
