@@ -18,7 +18,7 @@ from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
 from chatkv.engine.config import CACHES, MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import ChatkvError, UsageError
@@ -118,7 +118,7 @@ def chats(
         seed=seed,
         ignore_stop=True,
     )
-    check_json(json_out)
+    check_target(json_out)
     speed, no_speed = None, ""
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, sampling, rounds, advance)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chatkv.cli import choices
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.errors import ChatkvError, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def cache(
 
     if cache not in OWN:
         raise UsageError(f"--cache must be one of {', '.join(OWN)}, got {cache!r}")
-    check_json(json_out)
+    check_target(json_out)
     names = [cache, "sglang"]
     if sglang_peer.installed() is None:
         names.remove("sglang")

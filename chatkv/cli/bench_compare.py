@@ -15,7 +15,7 @@ import typer
 from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.errors import UsageError
 from chatkv.files import write_whole
 
@@ -58,7 +58,8 @@ def compare(
     from chatkv.model.catalog import resolve
     from chatkv.model.config import DecoderConfig
 
-    check_json(json_out)
+    check_target(json_out)
+    check_target(svg)
     pythons = _pythons(python or ())
     names = ["chatkv"]
     for name in filter(None, (part.strip() for part in others.split(","))):

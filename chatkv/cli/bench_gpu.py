@@ -11,7 +11,7 @@ import typer
 from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 
@@ -66,7 +66,7 @@ def gpu(
     if shape is None:
         with naming_the_file(context, "model"):
             check_model(model)
-    check_json(json_out)
+    check_target(json_out)
     from chatkv.bench.speed_run import measure
     from chatkv.engine.devices import pick
 

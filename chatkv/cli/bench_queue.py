@@ -10,7 +10,7 @@ import typer
 from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
@@ -77,7 +77,7 @@ def queue(
             ).validate()
     with naming_the_file(context, "model"):
         check_model(model)
-    check_json(json_out)
+    check_target(json_out)
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, Sampling(), rounds, advance)
     if write_json(json_out, {"workload": asdict(workload), "max_running": max_running, "runs": runs}):

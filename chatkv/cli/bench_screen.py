@@ -13,7 +13,7 @@ import typer
 from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.engine.config import EngineConfig
 
 FRAME_MS, KEY_MS, IDLE, RATIO = 16.0, 50.0, 0.02, 0.95
@@ -40,7 +40,7 @@ def screen(
     The app runs in a pseudo terminal, so writing is counted. Frames and trees are measured with a
     made-up cache, keys with it and with the model; speeds with the model, in turn in one process.
     """
-    check_json(json_out)
+    check_target(json_out)
     with naming_the_file(context, "model"):
         check_model(model)
     config = EngineConfig(model=model, threads=threads, num_blocks=_BLOCKS).validate()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from chatkv.cli import choices
-from chatkv.cli.output import check_json, print_table, progress_bar, write_json
+from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
 from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
@@ -72,7 +72,7 @@ def trace(
     core = make_cache(
         cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
     )
-    check_json(json_out)
+    check_target(json_out)
     with progress_bar() as advance:
         result = run_trace(
             core,

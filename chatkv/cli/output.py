@@ -78,8 +78,8 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         yield advance
 
 
-def check_json(path: Path | None) -> None:
-    """Before figures are measured: can they be written to ``path``? Raises OSError."""
+def check_target(path: Path | None) -> None:
+    """Before figures are measured: can they be written to ``path`` (``-``: stdout)? Raises OSError."""
     if path is None or str(path) == "-":
         return
     if path.is_dir():

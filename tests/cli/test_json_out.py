@@ -14,6 +14,7 @@ TRACE = Path(__file__).parents[1] / "data" / "wl_gsp_roundrobin.jsonl"
 @pytest.mark.parametrize(
     "command",
     [
+        ["bench", "compare", "--svg"],
         ["bench"],
         ["bench", "cache"],
         ["bench", "compare"],
@@ -27,7 +28,8 @@ def test_a_place_that_does_not_exist(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in (tmp_path / "none" / "out.json", tmp_path):
-        assert invoke([*command, "--json", str(place)]) == 1
+        option = [] if command[-1].startswith("--") else ["--json"]
+        assert invoke([*command, *option, str(place)]) == 1
         told = capsys.readouterr()
         assert told.out == ""
         (line,) = told.err.splitlines()
