@@ -10,6 +10,8 @@ from pathlib import Path
 
 import typer
 
+from chatkv.text import one_line
+
 Offers = list[str | tuple[str, str]]
 """Values, or values with a word on them."""
 
@@ -41,6 +43,22 @@ def some_of(values: Iterable[str]) -> Callable[[str], Offers]:
     return offer
 
 
+_WORD = re.compile(r"[\w.@/+:,=~-]+")
+_QUOTING = re.compile(r"[\\\"'`$\[\]]")
+
+
+def harmless(offers: Offers) -> Offers:
+    """Without what a shell could take for more than a word: names are what anybody wrote, and typer's
+    script for zsh evaluates them (a backslash before ``$(`` was enough to have it run).
+    """
+    pairs = [offer if isinstance(offer, tuple) else (offer, "") for offer in offers]
+    return [
+        (value, _QUOTING.sub("", one_line(word, 60))) if word else value
+        for value, word in pairs
+        if _WORD.fullmatch(value)
+    ]
+
+
 def themes(incomplete: str) -> Offers:
     """Names of themes: chatkv's and the person's own, then Textual's."""
     import tomllib
@@ -56,10 +74,10 @@ def themes(incomplete: str) -> Offers:
                     found[name] = None
     near = [name for name in found if name.startswith(incomplete)]
     if incomplete and near:
-        return [*near]
+        return harmless([*near])
     from textual.theme import BUILTIN_THEMES  # takes longer than all the rest
 
-    return [*near, *(name for name in sorted(BUILTIN_THEMES) if name.startswith(incomplete))]
+    return [*harmless([*near]), *(name for name in sorted(BUILTIN_THEMES) if name.startswith(incomplete))]
 
 
 def models(incomplete: str) -> Offers:
@@ -77,7 +95,7 @@ def models(incomplete: str) -> Offers:
         name = path.name.removeprefix("models--").replace("--", "/", 1)
         if name.startswith(incomplete):
             offers.append((name, "in the Hugging Face cache"))
-    return offers
+    return harmless(offers)
 
 
 def sessions(context: typer.Context, incomplete: str) -> Offers:
@@ -98,7 +116,7 @@ def sessions(context: typer.Context, incomplete: str) -> Offers:
                 if path.stat().st_size <= _SMALL:
                     name = read(path).conversation.name
         offers.append((named[1], name))
-    return offers
+    return harmless(offers)
 
 
 def _files(folder: Path, suffix: str, prefix: str = "") -> Iterator[Path]:

@@ -24,6 +24,10 @@ def invoke(arguments: Sequence[str]) -> int:
     its traceback.
     """
     try:
+        from chatkv.cli.shells import carry_out
+
+        if carry_out(arguments):
+            return 0
         from chatkv.cli.app import app
         from chatkv.cli.completion import VARIABLE
         from chatkv.cli.defaults import Defaults

@@ -12,6 +12,8 @@ import pytest
 
 from chatkv.chat.store import SessionStore
 from chatkv.cli.completion import VARIABLE, models, some_of, themes
+from chatkv.cli.outcome import invoke
+from chatkv.cli.shells import SCRIPTS
 
 ASK = """\
 eval "$(chatkv --show-completion bash)"
@@ -119,3 +121,57 @@ def test_lists_go_on_behind_the_comma() -> None:
 def test_no_hub_cache_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nowhere"))
     assert [name for name, _ in models("")] == ["smollm2-135m"]
+
+
+def test_each_shell_has_its_script_and_is_told_of_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ZDOTDIR", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".zshrc").write_bytes(b"  export NAME=\xe9")
+    places = {"bash": ".bash_completions/chatkv.sh", "zsh": ".zfunc/_chatkv"}
+    for shell in ("bash", "zsh", "fish"):
+        assert invoke(["--show-completion", shell]) == 0
+        script = capsys.readouterr().out
+        assert f"{VARIABLE}=complete_{shell}" in script
+        for _ in range(2):
+            assert invoke([f"--install-completion={shell}"]) == 0
+        place = tmp_path / places.get(shell, ".config/fish/completions/chatkv.fish")
+        assert place.read_text() == script
+        assert str(place) in capsys.readouterr().out
+        if shutil.which(shell):
+            subprocess.run([shell, "-n", str(place)], check=True)
+    line = b"fpath+=~/.zfunc; autoload -Uz compinit; compinit\n"
+    assert (tmp_path / ".zshrc").read_bytes() == b"  export NAME=\xe9\n" + line
+    assert (tmp_path / ".bashrc").read_text() == f"source '{tmp_path}/.bash_completions/chatkv.sh'\n"
+    for wrong in (["ksh"], ["zsh", "bash"]):
+        assert invoke(["--install-completion", *wrong]) == 2
+        assert "takes one of bash, zsh, fish" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+def test_the_first_tab_in_zsh_offers_something(tmp_path: Path) -> None:
+    (tmp_path / "chatkv").write_text('#!/bin/sh\necho "print -r -- offered $_TYPER_COMPLETE_ARGS"\n')
+    (tmp_path / "chatkv").chmod(0o755)
+    (tmp_path / "_chatkv").write_text(SCRIPTS["zsh"] % {"variable": VARIABLE})
+    asked = "fpath+=($PWD); words=(chatkv run); CURRENT=2; autoload -Uz _chatkv; _chatkv"
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["zsh", "-f", "-c", asked], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout == "offered chatkv run\n"
+
+
+@pytest.mark.parametrize("name", ["a \\$(touch pwned) b", "`touch pwned`", '"\\"$(touch pwned)"\';[x]'])
+def test_a_sessions_name_is_never_more_than_words_to_a_shell(tmp_path: Path, name: str) -> None:
+    session = SessionStore(tmp_path / "sessions").create(name)
+    (tmp_path / "sessions" / "20260101T000000Z-$(touch pwned).jsonl").write_text("")
+    env = {**os.environ, "CHATKV_DATA": str(tmp_path), "CHATKV_CONFIG": str(tmp_path)}
+    for shell in ("zsh", "fish"):
+        asks = {"_TYPER_COMPLETE_ARGS": "chatkv sessions export ", VARIABLE: f"complete_{shell}"}
+        more = {"_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        done = subprocess.run(
+            [sys.executable, "-m", "chatkv"], env={**env, **asks, **more}, capture_output=True, text=True
+        )
+        assert session.id in done.stdout
+        assert "touch pwned" in done.stdout
+        assert not set("\\`$[") & set(done.stdout.removeprefix("_arguments"))
