@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 TOURED = "toured"
 """Remembered: the tour has been shown."""
+HELP = "help"
+"""The screen of all keys, which is kept."""
+PREPARE_S = 1.0
+"""After the start, when nobody waits for it any more."""
 CLOSE_S = 0.3
 """How long quitting waits for the engine's thread to end its step."""
 
@@ -63,6 +67,8 @@ class ChatkvApp(CommandsApp):
 
     async def _begin(self) -> None:
         await super()._begin()
+        self.install_screen(Help(), HELP)
+        self.set_timer(PREPARE_S, self._prepare)
         if self.recorder is not None:
             self.main.prompt.cursor_blink = False  # else a screen where nothing happens has frames, too
             self.recorder.start()
@@ -100,7 +106,11 @@ class ChatkvApp(CommandsApp):
         if isinstance(self.screen, Help):
             self.screen.dismiss(None)
         else:
-            self.push_screen(Help())
+            self.push_screen(HELP)
+
+    def _prepare(self) -> None:
+        """While nobody waits: what is slow when it opens for the first time."""
+        self._get_screen(HELP)
 
     def action_tour(self) -> None:
         """A short look around."""

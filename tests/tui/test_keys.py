@@ -302,3 +302,26 @@ async def test_changed_keys_act_and_are_named_everywhere(tmp_path: Path) -> None
     async with again.run():
         await again.press("ctrl+n")
         assert "^j newline" in str(again.app.main.prompt.border_subtitle)
+
+
+async def test_the_help_is_kept_and_follows_the_theme_and_the_size(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run() as pilot:
+        await bench.press("f1")
+        screen = bench.app.screen
+        await bench.press("end", "f1")
+        assert bench.app.screen is bench.app.main
+        dark = bench.app.screen.styles.background
+        bench.app.theme = "chatkv-light"
+        await pilot.resize_terminal(80, 24)
+        await bench.press("f1")
+        assert bench.app.screen is screen
+        assert "earlier and later messages" in bench.screen_text, "it opens at its beginning"
+        strips = bench.app.screen._compositor.render_strips()
+        assert all(strip.cell_length == 80 for strip in strips)
+        colours = {segment.style.bgcolor for strip in strips for segment in strip if segment.style}
+        assert dark.rich_color not in colours
+        table = bench.app.screen.query_one("KeyTable")
+        assert table.visual_style.background.brightness > 0.5, "the theme is light"
+        await bench.press("q")
+        assert bench.app.screen is bench.app.main

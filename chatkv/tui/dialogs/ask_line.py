@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.keys_in_order import obey_now
 
@@ -23,7 +23,7 @@ class LineInput(Input):
         await obey_now(self, event)
 
 
-class AskLine(ModalScreen[str | None]):
+class AskLine(Dialog[str | None]):
     """Dismissed with the line, or None where the person thought better of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bind("dialog.close", "cancel")]

@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, hint
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Dialog[bool]):
     """Asks ``question``; dismissed with True only where the person says so."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -10,11 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
-from textual.screen import ModalScreen
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.visual import Visual
 from textual.widget import Widget
 
 from chatkv.tui.cache.states import Look
+from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, fill, hint
 
 _KEYS = 20
@@ -144,22 +146,46 @@ IN_BROWSER = (
 
 
 class KeyTable(Widget):
-    """Keys on the left, what they do on the right, wrapped under itself."""
+    """Keys on the left, what they do on the right, wrapped under itself. Drawn once for each width."""
 
     DEFAULT_CSS = """
     KeyTable { height: auto; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[Content] = []
+        self._strips: list[Strip] = []
+        self._width = 0
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Lines at this width."""
-        return len(self._lines(width))
+        self._lay(width)
+        return len(self._lines)
 
-    def render(self) -> Content:
-        """As drawn now."""
-        return Content("\n").join(self._lines(self.content_size.width))
+    def notify_style_update(self) -> None:
+        """Other colours."""
+        super().notify_style_update()
+        self._strips = []
 
-    def _lines(self, width: int) -> list[Content]:
-        lines: list[Content] = []
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """As drawn before."""
+        width = self.size.width
+        self._lay(width)
+        if not self._strips:
+            self._strips = Visual.to_strips(
+                self, Content("\n").join(self._lines), width, None, self.visual_style, pad=True
+            )
+        strips = [strip.crop(*crop.column_span) for strip in self._strips[crop.y : crop.bottom]]
+        for filter in self.get_line_filters():
+            strips = [strip.apply_filter(filter, self.background_colors[1]) for strip in strips]
+        return strips
+
+    def _lay(self, width: int) -> None:
+        if width == self._width:
+            return
+        self._width, self._strips = width, []
+        lines = self._lines = []
         for title, keys in (*HELP, IN_BROWSER) if self.app.is_web else HELP:
             lines.append(Content(title).stylize("bold $accent"))
             for key, what in keys:
@@ -170,11 +196,10 @@ class KeyTable(Widget):
         lines.append(Content("Nodes and blocks").stylize("bold $accent"))
         marks = [Content(f"{f'{look.glyph} {look.word}':<15}").stylize(look.variable) for look in Look]
         lines += [Content.assemble("  ", *marks[at : at + 3]) for at in range(0, len(marks), 3)]
-        return lines
 
 
-class Help(ModalScreen[None]):
-    """Escape, f1, ? or q closes it."""
+class Help(Dialog[None]):
+    """Escape, f1, ? or q closes it. The app keeps it, so that it is there at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bind("dialog.close_help", "close")]
 
@@ -193,6 +218,10 @@ class Help(ModalScreen[None]):
             box.border_title = "Keys"
             box.border_subtitle = f"{hint('dialog.close_help')} closes"
             yield KeyTable()
+
+    def on_screen_resume(self) -> None:
+        """It opens at its beginning."""
+        self.query_one(VerticalScroll).scroll_home(animate=False)
 
     def action_close(self) -> None:
         """Close."""

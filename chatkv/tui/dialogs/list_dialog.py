@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
+
+from chatkv.tui.dialogs.dialog import Dialog
 
 T = TypeVar("T")
 
 
-class ListDialog(ModalScreen[T | None]):
+class ListDialog(Dialog[T | None]):
     """Dismissed with what was chosen, or None. A subclass has an ``OptionList``, and binds the keys."""
 
     DEFAULT_CSS = """

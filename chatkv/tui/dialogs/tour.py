@@ -12,12 +12,12 @@ from textual.content import Content
 from textual.css.query import NoMatches
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
 from chatkv.tui.cache.states import Look
 from chatkv.tui.chat.prompt import Prompt
+from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, fill, hint, keys_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Box(Vertical):
         self.post_message(self.Grown())
 
 
-class Tour(ModalScreen[None]):
+class Tour(Dialog[None]):
     """Next, back, skip; a click on the card goes on. Who just types has seen enough, and loses nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
