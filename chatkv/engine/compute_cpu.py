@@ -20,6 +20,7 @@ from chatkv.model.dtype import PACKED, auto_dtype, parse_dtype
 from chatkv.model.fused import MAX_ROWS, FusedStep, unfit
 from chatkv.model.native_operators import NativeOperators
 from chatkv.model.quantise import pack, unusable, was_4bit, widened
+from chatkv.model.wide import WideStep, fits
 from chatkv.native.library import Kernels, kernels, parallel, why_not
 
 Load = Callable[[torch.dtype], DecoderWeights]
@@ -97,11 +98,13 @@ def build_on_cpu(
     emulated = compute == torch.bfloat16 and auto_dtype() != torch.bfloat16
     if emulated:
         weights = widened(weights)
-    fused = None
+    fused = wide = None
     if form in PACKED and operators is not None and unfit(config) is None:
         fused = FusedStep(config, weights, operators, form)
         if emulated:
             fused.max_rows = _step_rows(native)
+        elif fits(config, operators.kernels):
+            wide = WideStep(config, weights, fused, operators.kernels)
     elif form in PACKED:
         missing = unusable(form) or (unusable("int8") if form == "int4" else None)
         if missing and dtype != "auto":
@@ -114,7 +117,7 @@ def build_on_cpu(
     backend = NativeBackend(native) if native else TorchBackend()
     if emulated and (fused is None or fused.max_rows < ALL_ROWS):
         form += "+fp32"
-    return Decoder(config, weights, operators, fused), backend, form
+    return Decoder(config, weights, operators, fused, wide), backend, form
 
 
 def _weights(load: Load, dtype: str, no_kernels: str | None) -> tuple[str, DecoderWeights]:

@@ -137,7 +137,8 @@ class _Reader:
         if len(weights) > 1 and self._mapped:
             for weight in weights:
                 give_back(weight)
-        return Linear(joined, _join(biases) if bias else None)
+        mapped = len(weights) == 1 and self._mapped
+        return Linear(joined, _join(biases) if bias else None, mapped=mapped)
 
     def _take(self, name: str, *shape: int) -> torch.Tensor:
         return self._tensor(self._prefix + name, shape)

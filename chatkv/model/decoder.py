@@ -15,6 +15,7 @@ from chatkv.model.checkpoint import DecoderWeights, load_weights
 from chatkv.model.config import DecoderConfig
 from chatkv.model.fused import FusedStep
 from chatkv.model.operators import Operators, TorchOperators
+from chatkv.model.wide import WideStep
 
 
 class Decoder:
@@ -26,13 +27,17 @@ class Decoder:
         weights: DecoderWeights,
         operators: Operators | None = None,
         fused: FusedStep | None = None,
+        wide: WideStep | None = None,
     ) -> None:
-        """``fused``: for forwards of few rows, with the same weights in packed form."""
+        """``fused``: for forwards of few rows, with the same weights in packed form; ``wide``: for those of
+        many.
+        """
         self.config = config
         self.weights = weights
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self.fused = fused
+        self.wide = wide
         self.operators = operators or TorchOperators(config, self.dtype, self.device)
 
     @classmethod
@@ -73,10 +78,12 @@ class Decoder:
         ``[R]``, the rows of the batch whose logits are wanted. Each layer writes the K/V of the new
         tokens into ``kv`` before it attends. Returns fp32 logits ``[R, vocab]``.
         """
-        if self._fuses(token_ids, kv, backend, logit_rows):
-            assert self.fused is not None
+        compiled: FusedStep | WideStep | None = self.fused
+        if self.fused is not None and len(token_ids) > self.fused.max_rows:
+            compiled = self.wide
+        if compiled is not None and self._fits(token_ids, kv, backend, logit_rows):
             assert backend.batch is not None
-            return self.fused.run(token_ids, positions, slots, kv, backend.batch, logit_rows)
+            return compiled.run(token_ids, positions, slots, kv, backend.batch, logit_rows)
         w, do = self.weights, self.operators
         do.begin(positions, slots, kv.shape[3])
         h, delta = F.embedding(token_ids, w.embedding), None
@@ -92,17 +99,12 @@ class Decoder:
             delta = layer.down(do.gated(gate_up))
         return w.head(do.add_norm(h, delta, w.final_norm)).float()
 
-    def _fuses(
+    def _fits(
         self, token_ids: torch.Tensor, kv: torch.Tensor, backend: AttentionBackend, logit_rows: torch.Tensor
     ) -> bool:
-        """Whether ``fused`` can do this forward; raises ValueError where the batch doesn't fit ``kv``."""
+        """Whether a compiled forward can do this; raises ValueError where the batch doesn't fit ``kv``."""
         batch = backend.batch
-        if (
-            self.fused is None
-            or batch is None
-            or len(token_ids) > self.fused.max_rows
-            or not kv.is_contiguous()
-        ):
+        if batch is None or not kv.is_contiguous():
             return False
         if len(token_ids) != batch.qo_indptr[-1] or kv.shape[3] != batch.block_size:
             raise ValueError(

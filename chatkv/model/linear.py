@@ -7,9 +7,12 @@ many rows is bound by arithmetic, which is fastest in bf16. So a packed linear k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+
+from chatkv.model.mapped import give_back
 
 GROUP = 32
 """Input columns that share a scale and a zero (GGUF's Q4_1 and Q4_0 blocks)."""
@@ -25,13 +28,28 @@ WIDENED_AT_ONCE = 1 << 21
 
 
 class Linear:
-    """``x @ weight.T + bias``; ``weight`` ``[out, in]``, ``bias`` ``[out]`` or None."""
+    """``x @ weight.T + bias``; ``bias`` ``[out]`` or None."""
 
-    __slots__ = ("bias", "weight")
+    __slots__ = ("_mapped", "_weight", "bias")
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        self.weight = weight
+    def __init__(
+        self, weight: torch.Tensor, bias: torch.Tensor | None = None, *, mapped: bool = False
+    ) -> None:
+        """``mapped``: the weight is a file's pages."""
+        self._weight: torch.Tensor | Callable[[], torch.Tensor] = weight
+        self._mapped = mapped
         self.bias = bias
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """``[out, in]``."""
+        return self._weight if isinstance(self._weight, torch.Tensor) else self._weight()
+
+    def hand_over(self, make: Callable[[], torch.Tensor]) -> None:
+        """Let go of the weight: who has it in another form makes it with ``make`` when it is asked for."""
+        if isinstance(self._weight, torch.Tensor) and self._mapped:
+            give_back(self._weight)
+        self._weight = make
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """``x``: ``[rows, in]``; returns ``[rows, out]`` in the dtype of ``x``."""

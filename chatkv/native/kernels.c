@@ -21,7 +21,7 @@
 #include "prefill.h"
 
 /* Must grow with every change of a signature or of Decode (library.py's ABI). */
-int chatkv_abi(void) { return 6; }
+int chatkv_abi(void) { return 7; }
 
 /* Whether this process may use what the library was compiled for, beyond what CPU flags say. */
 int chatkv_granted(void) {
@@ -98,6 +98,7 @@ INLINE void join_parts(const float *partial, int parts, int heads, int dim, floa
 #undef NAME
 
 #include "step.h"
+#include "wide.h"
 
 /* The first index of the largest of x [count]; -1 where one is not a number. */
 int64_t likeliest(const float *x, int64_t count) {

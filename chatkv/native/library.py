@@ -18,7 +18,7 @@ import torch
 from chatkv.errors import UsageError
 from chatkv.native.choice import OFF, VARIABLE, chosen
 
-ABI = 6
+ABI = 7
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
 
@@ -36,8 +36,13 @@ _BF16_SIGNATURES: dict[str, tuple[str, list[Any], Any]] = {
     "pack8": ("pack8_bf16", [c_void_p] * 3 + [c_int64] * 2, None),
     "step": ("step_bf16", [c_void_p] * 2, None),
     "step_bytes": ("step_bytes", [c_void_p] + [c_int64] * 2, c_int64),
+    "wide": ("wide_bf16", [c_void_p] * 4, None),
+    "wide_bytes": ("wide_bytes", [c_void_p] * 3, c_int64),
+    "pack_panel": ("pack_panel", [c_void_p] * 3 + [c_int64] * 2, None),
+    "unpack_panel": ("unpack_panel", [c_void_p] * 3 + [c_int64] * 2, None),
 }
-"""There is no form of these for fp32: the name in C, arguments, result."""
+"""There is no form of these for fp32, and of those from ``wide`` on only with AMX: the name in C, arguments,
+result."""
 _SUFFIXES = {torch.bfloat16: "bf16", torch.float32: "f32"}
 
 
@@ -55,7 +60,7 @@ class Kernels:
         self.likeliest = library.likeliest
         self.likeliest.argtypes, self.likeliest.restype = [c_void_p, c_int64], c_int64
         for name, (symbol, arguments, result) in _BF16_SIGNATURES.items():
-            function = getattr(library, symbol) if dtype == torch.bfloat16 else None
+            function = getattr(library, symbol, None) if dtype == torch.bfloat16 else None
             if function is not None:
                 function.argtypes, function.restype = arguments, result
             setattr(self, name, function)
@@ -72,6 +77,11 @@ class Kernels:
     pack8: Any
     step: Any
     step_bytes: Any
+    wide: Any
+    """None, like those below, where there is no AMX."""
+    wide_bytes: Any
+    pack_panel: Any
+    unpack_panel: Any
 
 
 @cache

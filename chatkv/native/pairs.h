@@ -69,6 +69,10 @@ INLINE void pairs_columns(const bf16 *a, int64_t lda, Pairs b, int64_t column, f
 #ifdef __AMX_BF16__
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* The compiler does not know what the tiles' instructions read. */
+#define WRITTEN() __asm__ volatile("" ::: "memory")
+
 /* Linux gives a process the tile registers when it asks for them. */
 static int tiles_granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 
@@ -83,6 +87,7 @@ INLINE void tiles_begin(TileConfig *before) {
     TileConfig config = {.palette = 1};
     for (int t = 0; t < 8; t++) config.bytes[t] = 64, config.rows[t] = 16;
     _tile_storeconfig(before);
+    WRITTEN();
     _tile_loadconfig(&config);
 }
 
@@ -96,6 +101,7 @@ INLINE void tiles_end(const TileConfig *before) {
 /* As pairs_product; rows and columns in multiples of 32, pairs in multiples of 16. */
 INLINE void pairs_tiles(const bf16 *a, int64_t lda, Pairs b, float *c, int64_t ldc, int rows, int columns, int pairs,
                         int add) {
+    WRITTEN();
     for (int n = 0; n < columns; n += 32) {
         const uint32_t *b0 = b.words + n / STRIP * b.strip, *b1 = b0 + b.strip;
         for (int m = 0; m < rows; m += 32) {

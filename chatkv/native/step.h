@@ -111,12 +111,13 @@ static void begin_row(const Work *w, const Model *m, const Step *s, int64_t r) {
     norm_row(h, NULL, m->layers->attn_norm, w->wide, r, m->hidden, m->eps);
 }
 
-/* Rotate q and k of a row, write k and v where the cache wants them. */
-static void place_row(const Work *w, const Model *m, const StepLayer *layer, const Step *s, int64_t layer_index,
-                      int64_t r) {
+/* Rotate q and k of row r, x [heads + 2 * kv_heads, head_dim]; q in bf16, and scaled unless `q` is NULL; write k
+ * and v where the cache wants them. */
+static void place_row(float *x, float *q, bf16 *q_half, const Model *m, const StepLayer *layer, const Step *s,
+                      int64_t layer_index, int64_t r) {
     const int heads = m->layout.heads, kv_heads = m->layout.kv_heads, dim = m->layout.head_dim;
     const int size = m->layout.block_size;
-    float *x = w->qkv + r * (int64_t)strips_wide(layer->qkv.rows), k_row[dim];
+    float row[dim];
     const float *angles = s->angles + s->positions[r] * dim;
     const float scale = 1.0f / __builtin_sqrtf((float)dim);
     bf16 *kv = s->kv + layer_index * s->kv_layer;
@@ -131,16 +132,12 @@ static void place_row(const Work *w, const Model *m, const StepLayer *layer, con
                 store_f32(head + i, load_f32(head + i) * factor * load_f32(weight + i));
         }
         if (h < heads) {
-            float *q = w->q + (r * heads + h) * dim;
-            bf16 *half = w->q_half + (r * heads + h) * dim;
-            rotate_f32(head, angles, q, dim);
-            for (int i = 0; i < dim; i += LANES) {
-                store_bf16(half + i, load_f32(q + i));
-                store_f32(q + i, load_f32(q + i) * scale);
-            }
+            rotate_f32(head, angles, row, dim);
+            for (int i = 0; i < dim; i += LANES) store_bf16(q_half + h * dim + i, load_f32(row + i));
+            for (int i = 0; q && i < dim; i += LANES) store_f32(q + h * dim + i, load_f32(row + i) * scale);
         } else {
-            rotate_f32(head, angles, k_row, dim);
-            for (int i = 0; i < dim; i += LANES) store_bf16(k + (h - heads) * dim + i, load_f32(k_row + i));
+            rotate_f32(head, angles, row, dim);
+            for (int i = 0; i < dim; i += LANES) store_bf16(k + (h - heads) * dim + i, load_f32(row + i));
         }
     }
     const float *values = x + (heads + kv_heads) * dim;
@@ -204,13 +201,16 @@ static void logit_strip(const Work *w, const Model *m, const Step *s, int64_t st
 }
 
 static void go_through(Member *member, const Work *w, const Model *m, const Step *s) {
+    const int64_t width = (int64_t)m->layout.heads * m->layout.head_dim;
     int rows = s->rows;
     SHARED(member, r, rows) begin_row(w, m, s, r);
     for (int l = 0; l < m->num_layers; l++) {
         const StepLayer *layer = m->layers + l;
         if (l) norm_rows(member, w, m, layer->attn_norm, rows);
         product(member, &layer->qkv, w->wide, rows, w->qkv);
-        SHARED(member, r, rows) place_row(w, m, layer, s, l, r);
+        SHARED(member, r, rows)
+            place_row(w->qkv + r * (int64_t)strips_wide(layer->qkv.rows), w->q + r * width, w->q_half + r * width, m,
+                      layer, s, l, r);
         const int only_wanted = l == m->num_layers - 1;
         if (only_wanted && !s->logits_rows) return;
         attend_all(member, w, m, s, l);

@@ -45,6 +45,21 @@ class StepLayer(ctypes.Structure):
     )
 
 
+class Panel(ctypes.Structure):
+    """``Panel`` of panel.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("words", "bias")),
+        *((name, c_int32) for name in ("blocks", "depth")),
+    )
+
+
+class WideLayer(ctypes.Structure):
+    """``WideLayer`` of wide.h."""
+
+    _fields_ = tuple((name, Panel) for name in ("qkv", "output", "gate_up", "down"))
+
+
 class StepModel(ctypes.Structure):
     """``Model`` of step.h."""
 

@@ -110,7 +110,7 @@ def test_packed_codes_hold_what_was_packed(tmp_path: Path) -> None:
     codes = torch.randint(0, 16, (48, 3, 32))
     codes[..., 0], codes[..., 1] = 0, 15
     weight = ((codes - 8) * 0.0078125).view(48, 96).to(torch.bfloat16)
-    step._arena = fused._Arena(1 << 20)
+    step._arena = fused.Arena(1 << 20)
     packed = step._packed(Linear(weight), 4)
     raw = np.frombuffer(ctypes.string_at(packed.codes, 3 * 3 * 320), dtype=np.uint8).reshape(3, 3, 320)
     words = raw[..., :256].copy().view(np.uint32).reshape(3, 3, 4, 16)
