@@ -16,7 +16,6 @@ from chatkv.insight.hashes import hash_of
 from chatkv.insight.history import Moment
 from chatkv.insight.mirror import Ghost, Mirror, Node
 from chatkv.insight.nodes import BlockState
-from chatkv.insight.standing import standing
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT, Int32Array
 from chatkv.tui.cache.accounting import account_line, last_accounted
@@ -26,10 +25,12 @@ from chatkv.tui.cache.labels import Decode, Labels
 from chatkv.tui.cache.messages import MapWanted, NodeSelected, NodeWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, Look, node_look
+from chatkv.tui.cache.turn_words import TurnWords
 from chatkv.tui.keys.current import bind
 
 _MOMENTS = 8
 """How much of its history is shown."""
+_COUNT_S = 0.05
 _HINT = "Enter on a node or a block shows it here."
 
 
@@ -89,7 +90,9 @@ class Inspector(VerticalScroll, Boxed):
         self._named: dict[str, str] = {}
         """Sessions in the text, and what they were called when it was made."""
         self._text_of: tuple[bytes, str] = (b"", "")
-        self._stood: tuple[tuple[object, ...], str] = ((), "")
+        self._turn = TurnWords()
+        self._waiting = False
+        """It is counting, and goes on in a moment."""
         self._hashed: tuple[tuple[object, ...], str] = ((), "")
         self._past_of: tuple[tuple[object, ...], list[Moment]] = ((), [])
         self.session_name: Callable[[str], str] = str
@@ -155,6 +158,14 @@ class Inspector(VerticalScroll, Boxed):
         if (key := repr(content)) != self._content_key:
             self._content_key = key
             self.query_one(Static).update(content)
+        if self._turn.counting and not self._waiting:
+            self._waiting = True
+            self.set_timer(_COUNT_S, self._count_on)
+
+    def _count_on(self) -> None:
+        self._waiting = False
+        self._turn.go_on()
+        self._update()
 
     def _content(self, mirror: Mirror) -> Content:
         if self._node is not None:
@@ -174,10 +185,8 @@ class Inspector(VerticalScroll, Boxed):
         if node is None and ghost is None:
             yield Content(f"node {id} is not in the tree at seq {mirror.seq}")
         elif node is not None and id == ROOT:
-            tokens = sum(len(other.tokens) for other in mirror.nodes.values())
-            yield Content(
-                f"root · {counted(len(mirror.nodes) - 1, 'node')} · {counted(tokens, 'token')} below it"
-            )
+            nodes, tokens = counted(len(mirror.nodes) - 1, "node"), counted(mirror.tokens, "token")
+            yield Content(f"root · {nodes} · {tokens} below it")
             yield Content("It holds no tokens, is always locked and is never evicted.")
         elif node is not None:
             yield from self._live(mirror, node)
@@ -196,7 +205,7 @@ class Inspector(VerticalScroll, Boxed):
         )
         yield Content(f"created seq {node.created_seq} · last used seq {node.last_seq}")
         if node.id != ROOT:
-            yield Content(self._standing(mirror, node))
+            yield Content(self._turn.of(mirror, node))
         if mirror.left_behind(node):
             yield Content("left behind: no conversation leads here any more (a message was changed)")
         if node.namespace:
@@ -252,13 +261,6 @@ class Inspector(VerticalScroll, Boxed):
             at = node.blocks.tolist().index(block)
             size = mirror.block_size
             yield Content("\n" + self._text(node.tokens[at * size : (at + 1) * size]))
-
-    def _standing(self, mirror: Mirror, node: Node) -> str:
-        """Counting all leaves again for each token would cost more than the picture."""
-        at = (mirror, node.id, node.locks, mirror.structure_version, mirror.epoch, len(mirror.pinned))
-        if self._stood[0] != at:
-            self._stood = (at, standing(mirror, node).words)
-        return self._stood[1]
 
     def _hash(self, mirror: Mirror, block: int) -> str:
         """It takes all blocks before it, so not anew for each token."""

@@ -8,10 +8,11 @@ import pytest
 from textual import events
 
 from chatkv.insight.mirror import Mirror
+from chatkv.insight.standing import standing
 from chatkv.kvcache.events import CacheCleared
 from chatkv.tui.cache.inspector import Inspector, spans
 from tests.tui.cache.host import Host
-from tests.tui.cache.stories import Story, decode, figure
+from tests.tui.cache.stories import Story, decode, figure, wide
 
 
 def inspector() -> Inspector:
@@ -221,3 +222,20 @@ async def test_hostile_words_are_only_words() -> None:
             text = "\n".join(lines_of(host))
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e\ud800]", text)
             assert "[red]x[/foo]" in text
+
+
+async def test_a_large_tree_is_counted_between_frames() -> None:
+    story = wide(12_000)
+    story.close(1)
+    view = inspector()
+    host = Host(view)
+    async with host.run_test(size=(110, 24)) as pilot:
+        view.show(story.mirror, None)
+        view.inspect_node(12_000)
+        await pilot.pause()
+        assert "when it would be evicted: counting …" in lines_of(host)
+        for _ in range(100):
+            await pilot.pause(0.02)
+            if "when it would be evicted: counting …" not in lines_of(host):
+                break
+        assert standing(story.mirror, story.mirror.nodes[12_000]).words in lines_of(host)
