@@ -30,6 +30,8 @@ class TreeRow:
     lasts: tuple[bool, ...]
     above: int
     """Index of its parent's row; -1 for a child of the root."""
+    chained: bool = False
+    """It stands right below its parent, not deeper: an only child, where each block is a node."""
 
     @property
     def depth(self) -> int:
@@ -46,26 +48,35 @@ class BlockRow:
     skipped: int = 0
 
 
+def tree_title(snapshot: Snapshot) -> str:
+    """``Radix tree · 12 nodes``."""
+    if snapshot.config.cache == "hash":
+        return f"Tree of blocks · {counted(len(snapshot.nodes), 'block')}"
+    return f"Radix tree · {counted(len(snapshot.nodes), 'node')}"
+
+
 def tree_rows(snapshot: Snapshot, limit: int, depth: int) -> tuple[list[TreeRow], int]:
     """At most ``limit`` rows from the top, none deeper than ``depth``, and how many were left out."""
     names = {item.id: item.name for item in snapshot.sessions}
     children = _children(snapshot)
     rows: list[TreeRow] = []
-    stack: list[tuple[NodeRecord | GhostRecord, tuple[bool, ...], int]] = [
-        (item, (i == 0,), -1) for i, item in enumerate(children.get(ROOT, [])[::-1])
+    stack: list[tuple[NodeRecord | GhostRecord, tuple[bool, ...], int, bool]] = [
+        (item, (i == 0,), -1, False) for i, item in enumerate(children.get(ROOT, [])[::-1])
     ]
     while stack and len(rows) < limit:
-        item, lasts, above = stack.pop()
-        at = len(rows)
+        item, lasts, above, chained = stack.pop()
+        at, place = len(rows), (lasts, above, chained)
         if isinstance(item, NodeRecord):
-            rows.append(TreeRow(_state(item), _label(item), _node_detail(item, names), lasts, above))
+            rows.append(TreeRow(_state(item), _label(item), _node_detail(item, names), *place))
             key = item.id
         else:
-            rows.append(TreeRow(BlockState.EVICTED, _label(item), _ghost_detail(item, names), lasts, above))
+            rows.append(TreeRow(BlockState.EVICTED, _label(item), _ghost_detail(item, names), *place))
             key = -item.node if item.part else item.node
-        if len(lasts) < depth:
-            below = children.get(key, [])[::-1]
-            stack.extend((child, (*lasts, i == 0), at) for i, child in enumerate(below))
+        below = children.get(key, [])[::-1]
+        if len(below) == 1 and snapshot.config.cache == "hash":
+            stack.append((below[0], lasts, at, True))
+        elif len(lasts) < depth:
+            stack.extend((child, (*lasts, i == 0), at, False) for i, child in enumerate(below))
     return rows, len(snapshot.nodes) + len(snapshot.ghosts) - len(rows)
 
 

@@ -36,13 +36,14 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _tree(snapshot: Snapshot) -> Iterator[str]:
-    yield f"Radix tree · {counted(len(snapshot.nodes), 'node')}"
+    yield layout.tree_title(snapshot)
     yield "root"
     rows, left = layout.tree_rows(snapshot, TEXT_NODES, TEXT_DEPTH)
     widest = max((2 * row.depth + cells(row.label) for row in rows), default=0)
     for row in rows:
-        branch = "".join("  " if last else "│ " for last in row.lasts[:-1])
-        branch += "└─" if row.lasts[-1] else "├─"
+        branch = "".join("  " if last else "│ " for last in row.lasts)
+        if not row.chained:
+            branch = branch[:-2] + ("└─" if row.lasts[-1] else "├─")
         gap = " " * (widest - 2 * row.depth - cells(row.label) + 2)
         yield f"{branch}{row.state.glyph} {row.label}{gap}{row.detail}"
     if left:

@@ -111,7 +111,7 @@ def _head(canvas: _Canvas, snapshot: Snapshot) -> float:
 
 
 def _tree(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
-    _heading(canvas, x, y, f"Radix tree · {counted(len(snapshot.nodes), 'node')}")
+    _heading(canvas, x, y, layout.tree_title(snapshot))
     y += LINE + 4
     canvas.text(x, y, "root", QUIET)
     rows, left = layout.tree_rows(snapshot, SVG_NODES, SVG_DEPTH)
@@ -119,8 +119,12 @@ def _tree(canvas: _Canvas, snapshot: Snapshot, x: float, y: float) -> None:
     for i, row in enumerate(rows):
         here = y + (i + 1) * LINE
         badge = x + 14 + row.depth * INDENT
-        stem, start = badge - INDENT + BOX / 2 - 4, y + (row.above + 1) * LINE + 5
-        canvas.line(f"M{stem:g} {start:g}V{here - 4.5:g}H{badge:g}")
+        start = y + (row.above + 1) * LINE + 5
+        if row.chained:
+            canvas.line(f"M{badge + BOX / 2:g} {start:g}V{here - BOX + 3:g}")
+        else:
+            stem = badge - INDENT + BOX / 2 - 4
+            canvas.line(f"M{stem:g} {start:g}V{here - 4.5:g}H{badge:g}")
         canvas.box(badge, here - BOX + 3, row.state)
         ink = COLOURS[row.state][2] if row.state is not BlockState.IDLE else INK
         canvas.text(badge + BOX + 6, here, row.label, ink)

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from chatkv.errors import UsageError
 from chatkv.insight import layout
 from chatkv.insight.export import export_snapshot, save_snapshot
+from chatkv.insight.mirror import Mirror
 from chatkv.insight.nodes import BlockState
 from chatkv.insight.snapshot import Snapshot
 from chatkv.insight.snapshot_records import SessionName
 from chatkv.kvcache import events as kv
+from chatkv.kvcache.hash_cache import HashCache
 from tests.insight.streams import Stream
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -174,6 +176,31 @@ def test_a_ghost_hangs_under_what_is_left_of_its_path() -> None:
     lonely = replace(snapshot, ghosts=snapshot.ghosts[:1])
     assert [(row.depth, row.detail[:6]) for row in layout.tree_rows(lonely, 10, 10)[0]] == [(0, "node 3")]
     assert left == 0
+
+
+def test_a_chain_of_blocks_is_drawn_as_one() -> None:
+    mirror = Mirror()
+    cache = HashCache(24, 2, log=kv.EventLog(mirror.apply))
+    for request, prompt in enumerate(([1, 1, 2, 2, 3, 3, 4], [1, 1, 2, 2, 5, 5, 6, 6, 7]), 1):
+        opened = cache.open(request, prompt, session="a")
+        assert opened is not None
+        assert cache.grow(request, len(prompt))
+        cache.commit(request, prompt[opened.cached :])
+        cache.close(request, "finished")
+    snapshot = Snapshot.from_mirror(mirror, decode=lambda ids: " ".join(map(str, ids)))
+    rows, left = layout.tree_rows(snapshot, 10, 2)
+    assert [(row.depth, row.chained, row.above) for row in rows] == [
+        (0, False, -1),
+        (0, True, 0),
+        (1, False, 1),
+        (1, False, 1),
+        (1, True, 3),
+    ]
+    assert left == 0
+    text = export_snapshot(snapshot, "text").splitlines()
+    at = text.index("Tree of blocks · 5 blocks")
+    assert [line[:6] for line in text[at + 2 : at + 7]] == ["└─= 1 ", "  = 2 ", "  ├─· ", "  └─+ ", "    + "]
+    assert "Tree of blocks · 5 blocks" in export_snapshot(snapshot, "svg")
 
 
 def test_spans_of_blocks() -> None:

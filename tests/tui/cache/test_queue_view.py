@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from rich.cells import cell_len
+from textual import events
 from textual.pilot import Pilot
 
 from chatkv.scheduler import events as sched
@@ -105,3 +106,24 @@ def test_looks(snap_compare: Callable[..., bool], width: int) -> None:
         await pilot.pause()
 
     assert snap_compare(Host(view), terminal_size=(width, 8), run_before=play)
+
+
+async def test_a_click_and_the_wheel_reach_what_is_below() -> None:
+    view = QueueView()
+    story = Story(num_blocks=8)
+    for request in range(1, 31):
+        story.log.emit(
+            sched.RequestQueued, request=request, session=f"s{request}", prompt_tokens=9, max_tokens=9
+        )
+    async with Host(view).run_test(size=(60, 8)) as pilot:
+        view.show(story.mirror, None)
+        view.screen.set_focus(None)
+        await pilot.click(view, offset=(5, 2))
+        assert view.has_focus
+        await pilot.press("G")
+        assert " 30 " in text_of(view)[-1]
+        await pilot.press("g")
+        assert "  1 " in text_of(view)[0]
+        view.post_message(events.MouseScrollDown(view, 5, 2, 0, 0, 0, False, False, False))
+        await pilot.pause(0.5)
+        assert "  1 " not in text_of(view)[0]
