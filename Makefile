@@ -43,6 +43,7 @@ test: lint $(INSTALLED_FLASHINFER)
 
 # A process of its own: the other tests forbid FlashInfer to compile. The first time takes minutes.
 test-gpu: $(INSTALLED_GPU)
+	@$(BIN)/chatkv doctor
 	@$(BIN)/chatkv fetch
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n0 -m gpu -rs tests/gpu $(ARGS)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from chatkv.bench.device_time import wait
+from chatkv.bench.device_time import device_seconds, wait
 from chatkv.model.checkpoint import DecoderWeights
 from chatkv.model.decoder import Decoder
 from chatkv.model.linear import Linear, PackedLinear
@@ -38,7 +38,8 @@ def copy_bandwidth(device: torch.device, size: int | None = None) -> float:
     size = COPY_BYTES[device.type] if size is None else size
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    return 2 * size / best_seconds(lambda: target.copy_(source), device)
+    seconds = device_seconds if device.type == "cuda" else best_seconds
+    return 2 * size / seconds(lambda: target.copy_(source), device)
 
 
 def weight_bytes(weights: DecoderWeights) -> int:

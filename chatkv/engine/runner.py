@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import AttentionBackend, PagedBatch
-from chatkv.engine.graphs import DecodeGraphs, Rows
+from chatkv.engine.graphs import DecodeGraphs, Int64Array, Rows
 from chatkv.engine.readback import Readback
 from chatkv.kvcache.cache import Copy, KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
@@ -70,10 +71,12 @@ class Runner:
         """
         parts = []
         for item in work:
-            self.copy(item.copies)
-            end = item.start + item.length
-            blocks = cache.row(item.request.id).blocks.array[: blocks_for(end, self.block_size)]
-            parts.append(Part(item.request.tokens[item.start : end], item.start, blocks, int(item.samples)))
+            if item.copies:
+                self.copy(item.copies)
+            request, start = item.request, item.start
+            end = start + item.length
+            blocks = cache.row(request.id).blocks.array[: blocks_for(end, self.block_size)]
+            parts.append(Part(request.tokens[start:end], start, blocks, int(item.samples)))
         return self._read(self._compute(parts, self.kv), whole)
 
     def forward(self, parts: Sequence[Part], kv: torch.Tensor) -> torch.Tensor:
@@ -86,39 +89,44 @@ class Runner:
 
     @torch.inference_mode()
     def _compute(self, parts: Sequence[Part], kv: torch.Tensor) -> Rows:
-        size = self.block_size
-        positions, slots, last, rows = [], [], [], []
-        done = 0
-        for part in parts:
-            end = part.start + len(part.ids)
-            at = np.arange(part.start, end)
-            positions.append(at)
-            slots.append(part.blocks[at // size].astype(np.int64) * size + at % size)
-            last.append((end - 1) % size + 1)
-            done += len(part.ids)
-            rows.append(np.arange(done - part.rows, done))
-        batch = PagedBatch(
-            qo_indptr=_indptr([len(part.ids) for part in parts]),
-            kv_indptr=_indptr([len(part.blocks) for part in parts]),
-            kv_indices=np.concatenate([part.blocks for part in parts]),
-            last_page_len=np.array(last, dtype=np.int32),
-            block_size=size,
-        )
-        new = np.concatenate([part.ids for part in parts]).astype(np.int64)
-        where, slot = np.concatenate(positions), np.concatenate(slots)
-        if self.graphs is not None and kv is self.kv and all(len(p.ids) == p.rows == 1 for p in parts):
-            replayed = self.graphs.run(batch, new, where, slot)
+        batch, ids, positions, slots, rows = _laid_out(parts, self.block_size)
+        if self.graphs is not None and kv is self.kv and len(ids) == len(parts) == len(rows):
+            replayed = self.graphs.run(batch, ids, positions, slots)
             if replayed is not None:
                 return replayed
         self.backend.plan(batch)
         # One copy: each waits for the device.
-        sent = torch.from_numpy(np.concatenate((new, where, slot, *rows))).to(self.decoder.device)
-        n = len(new)
+        sent = torch.from_numpy(np.concatenate((ids, positions, slots, rows))).to(self.decoder.device)
+        n = len(ids)
         logits = self.decoder.forward(
             sent[:n], sent[n : 2 * n], sent[2 * n : 3 * n], kv, self.backend, sent[3 * n :]
         )
         return Rows(logits, None)
 
 
-def _indptr(lengths: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _laid_out(
+    parts: Sequence[Part], size: int
+) -> tuple[PagedBatch, Int64Array, Int64Array, Int64Array, Int64Array]:
+    """The batch of ``parts``; ids, positions and slots of its tokens, and the rows whose logits are wanted.
+
+    Without a loop over parts: a step of many requests that decode is short, and the device waits for it.
+    """
+    lens = np.array([len(part.ids) for part in parts])
+    starts = np.array([part.start for part in parts])
+    pages = np.array([len(part.blocks) for part in parts])
+    ends = starts + lens
+    qo_indptr, kv_indptr = _indptr(lens), _indptr(pages)
+    kv_indices = np.concatenate([part.blocks for part in parts])
+    # Of each token: which part it belongs to, its place there, and its position in the sequence.
+    of = np.repeat(np.arange(len(parts)), lens)
+    place = np.arange(len(of)) - qo_indptr[of]
+    positions = starts[of] + place
+    slots = kv_indices[kv_indptr[of] + positions // size].astype(np.int64) * size + positions % size
+    unwanted = lens - np.array([part.rows for part in parts])
+    batch = PagedBatch(qo_indptr, kv_indptr, kv_indices, ((ends - 1) % size + 1).astype(np.int32), size)
+    ids = np.concatenate([part.ids for part in parts]).astype(np.int64)
+    return batch, ids, positions, slots, np.flatnonzero(place >= unwanted[of])
+
+
+def _indptr(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
