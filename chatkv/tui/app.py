@@ -28,13 +28,14 @@ from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.ended import Ended
 from chatkv.tui.engine_port import EnginePort
-from chatkv.tui.keys.current import Keymap
+from chatkv.tui.keys.current import Keymap, for_browsers
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.palette import Everything
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.around import Around
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.terminal_driver import TerminalDriver
+from chatkv.web import talks_to_browser
 
 if TYPE_CHECKING:
     from chatkv.tui.recording.recorder import Recorder
@@ -188,7 +189,7 @@ def run(
         theme=theme,
         pictures=data_dir() / "snapshots",
         remembered=remembered,
-        keymap=keymap,
+        keymap=for_browsers(keymap or {}) if talks_to_browser() else keymap,
     )
     app.tour_wanted = tour
     app.first_run = not remembered.get(TOURED, False)

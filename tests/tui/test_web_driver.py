@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from chatkv.tui.app import ChatkvApp
+from chatkv.tui.keys.current import for_browsers
 from chatkv.web.process import AppProcess
 from tests.tui.helpers import Bench
 
@@ -109,10 +110,13 @@ async def test_what_a_browser_keeps_has_other_keys_and_the_help_says_so(
 ) -> None:
     for in_browser in (False, True):
         monkeypatch.setattr(ChatkvApp, "is_web", in_browser)
-        bench = Bench(tmp_path / str(in_browser))
+        keymap = for_browsers({"rename": ("f9",)} if in_browser else {})
+        assert set(keymap) == {"new", "picker.sort", "quit", *(["rename"] if in_browser else [])}
+        bench = Bench(tmp_path / str(in_browser), keymap=keymap if in_browser else None)
         async with bench.run((100, 140)):
+            assert ("alt+n New" if in_browser else "^n New") in bench.screen_text
             await bench.press("x", "alt+n")
             assert len(bench.app.book.sessions) == 2
             await bench.press("f1")
             assert ("In a browser" in bench.screen_text) == in_browser
-            assert "ctrl+n, alt+n" in bench.screen_text
+            assert ("alt+n, ctrl+n" if in_browser else "ctrl+n, alt+n") in bench.screen_text

@@ -137,8 +137,9 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 IN_BROWSER = (
     "In a browser",
     (
-        ("ctrl+n, ctrl+t", "are the browser's; a new session: {new*}, sort the list: {picker.sort*}"),
+        ("ctrl+n, ctrl+t", "are the browser's; a new session: {new}, sort the list: {picker.sort}"),
         ("ctrl+w", "closes the tab, and ctrl+q all of Firefox; the chat goes on, the address finds it again"),
+        ("{quit}", "quits the chat"),
         ("ctrl+v", "pastes what the system has"),
     ),
 )

@@ -30,6 +30,9 @@ PLACES = {
 }
 """Where a key can act, beside ``main`` (all panes and the prompt) and ``all`` (dialogs too)."""
 
+BROWSERS = frozenset(("ctrl+n", "ctrl+t", "ctrl+w", "ctrl+q"))
+"""Keys that no page in a browser is given: they open and close windows."""
+
 PANES = ("prompt", "chat", "tree", "map", "table", "events", "queue", "node", "metrics", "list")
 """Those of the main screen."""
 
@@ -44,7 +47,7 @@ class Action(NamedTuple):
 
 ACTIONS: dict[str, Action] = {
     # These act while a person types, too.
-    # Browsers keep ctrl+n and ctrl+t to themselves.
+    # What browsers keep (``BROWSERS``) has a second key.
     "new": Action("ctrl+n,alt+n", "main picker", "new session"),
     "sessions": Action("ctrl+s", "main picker", "list of sessions"),
     "fork": Action("ctrl+o", "main fork", "fork the session at a message"),
@@ -57,7 +60,7 @@ ACTIONS: dict[str, Action] = {
     "previous_pane": Action("shift+f6", "main", "previous pane"),
     "copy": Action("ctrl+c", "main", "copy what is selected"),
     "palette": Action("ctrl+p", "all", "all commands"),
-    "quit": Action("ctrl+q", "all", "quit"),
+    "quit": Action("ctrl+q,alt+q", "all", "quit"),
     **{f"go_{n}": Action(f"alt+{n}", "main", f"go to session {n}") for n in range(1, 10)},
     "prompt.send": Action("enter", "prompt", "send"),
     "prompt.newline": Action("ctrl+j,alt+enter", "prompt", "new line"),

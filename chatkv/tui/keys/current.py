@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from textual.binding import Binding
 from textual.keys import REPLACED_KEYS, key_to_character
 
-from chatkv.tui.keys.actions import ACTIONS
+from chatkv.tui.keys.actions import ACTIONS, BROWSERS
 
 Keymap = Mapping[str, tuple[str, ...]]
 """Action → its keys, for those that a person has changed; no keys: it has none."""
@@ -25,6 +25,17 @@ def use(keymap: Keymap) -> None:
     """From now on these; the app gives Textual the same."""
     _changed.clear()
     _changed.update(keymap)
+
+
+def for_browsers(keymap: Keymap) -> Keymap:
+    """``keymap`` with the keys that arrive there before those that browsers keep: those are what is shown."""
+    ordered = dict(keymap)
+    for id, action in ACTIONS.items():
+        keys = keymap.get(id, tuple(action.keys.split(",")))
+        kept = tuple(key for key in keys if key in BROWSERS)
+        if kept and len(kept) < len(keys):
+            ordered[id] = tuple(key for key in keys if key not in BROWSERS) + kept
+    return ordered
 
 
 def changed_keys() -> bool:
