@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from chatkv.attention.flashinfer_rules import Heads
-from chatkv.attention.flashinfer_start import trial
+from chatkv.attention.flashinfer_start import graph_trial, trial
 from chatkv.attention.torch_backend import TorchBackend
 from tests.attention.batches import Case, dense_attention, random_case
 from tests.gpu.conftest import Machine, near
@@ -82,4 +82,7 @@ def test_a_graph_that_is_planned_anew_is_right_for_every_step(
 def test_the_trial_at_the_start_passes(machine: Machine) -> None:
     for group, head_dim in ((3, 64), (7, 128)):
         heads = Heads(3 * group, 3, head_dim, torch.bfloat16)
-        assert trial(machine.backend(heads), heads, machine.device, 16) is None
+        for size in (1, 16):
+            made = machine.backend(heads, block_size=size)
+            assert trial(made, heads, machine.device, size) is None
+            assert graph_trial(made, heads, machine.device, size) is None

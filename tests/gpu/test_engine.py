@@ -19,10 +19,11 @@ import transformers
 
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineConfig
-from chatkv.engine.graphs import pick
+from chatkv.engine.graphs import Rows, pick
 from chatkv.engine.loading import load
 from chatkv.engine.messages import GenerateRequest, Sampling, Turn
 from chatkv.engine.outbox import Outbox
+from chatkv.engine.readback import Readback
 from chatkv.engine.runner import Part, Runner
 from tests.engine.rig import Rig
 from tests.gpu.conftest import Machine, heads_of, near
@@ -194,6 +195,33 @@ def forget(run: Rig) -> int:
     run.events.clear()
     run.batches.clear()
     return ended
+
+
+def test_rows_are_read_as_the_device_has_them(machine: Machine) -> None:
+    rng, readback = random.Random(4), Readback(machine.device)
+    for count in (3, 64, 1, 17):
+        logits = torch.randn(count, 49152)
+        on_device = Rows(logits.to(machine.device), None)
+        for whole in (None, [True] * count, [False] * count, [rng.random() < 0.5 for _ in range(count)]):
+            for at, row in enumerate(readback.read(on_device, whole)):
+                every = whole is None or whole[at]
+                assert torch.equal(row, logits[at] if every else logits[at].argmax())
+
+
+def test_answers_of_all_kinds_share_steps(small: Small) -> None:
+    """Greedy ones are right beside others whose logits leave the device."""
+    run = small.rig(graphs=True, num_blocks=256)
+    kinds: list[dict[str, Any]] = [{}, {"temperature": 0.8, "seed": 1}, {"logprobs": 3}, {"top_p": 0.5}]
+    prompts = {}
+    for index in range(12):
+        prompt = [3 + index, 5, 7]
+        prompts[run.ask_ids(prompt, f"s{index}", max_tokens=12, **kinds[index % 4])] = prompt, index % 4
+    run.run()
+    assert run.notes == []
+    for id, (prompt, kind) in prompts.items():
+        assert run.finished[id].reason == "length"
+        if kind != 1:
+            check_greedy(small.reference, prompt, run.finished[id].token_ids)
 
 
 def test_the_likeliest_ids_are_the_cpus(machine: Machine) -> None:
