@@ -33,6 +33,7 @@ ROWS_WITHOUT_BF16 = {
     "x86-64-v4": 128,
     "x86-64-v3-vnni": ALL_ROWS,
     "x86-64-v3": 64,
+    "x86-64": ALL_ROWS,
 }
 """On CPUs without bf16 instructions, by the kernels' name: up to how many rows a compiled step is faster than
 weights widened to fp32 (docs/benchmarks.md)."""
@@ -51,7 +52,7 @@ def no_step() -> str | None:
     if problem := why_not():
         return problem
     if not parallel() and (os.cpu_count() or 1) > 1:
-        return "compiled without OpenMP, they use one core only"
+        return "those here were compiled without OpenMP and use one core only"
     return None
 
 
@@ -90,7 +91,7 @@ def build_on_cpu(
     if problem is not None and attention != "torch":
         if attention == "native":
             raise EngineError(f"--attention native can't be had: {problem}; use --attention auto")
-        notes.append(f"attention by torch: the native kernels are {problem}")
+        notes.append(f"attention by torch, no native kernels: {problem}")
     form, weights = _weights(load, dtype, problem or no_step() or unfit(config))
     compute = parse_dtype(form)
     native = None if problem else kernels(compute)

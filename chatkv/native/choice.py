@@ -10,7 +10,7 @@ VARIABLE = "CHATKV_NATIVE"
 OFF = "0"
 NAMES = (
     *("x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4"),
-    *("x86-64-v3-vnni", "x86-64-v3", "base"),
+    *("x86-64-v3-vnni", "x86-64-v3", "x86-64", "base"),
 )
 """As build.py names them; ``base`` is the one for processors other than x86-64."""
 WITH_BF16 = ("x86-64-v4-amx", "x86-64-v4-bf16")

@@ -21,6 +21,7 @@ from chatkv.native.choice import OFF, VARIABLE, chosen
 ABI = 7
 """Must be what ``chatkv_abi`` in kernels.c returns: a library from another version is not used."""
 HERE = Path(__file__).resolve().parent
+NOT_BUILT = "not built: install chatkv where there is a C compiler (gcc or clang)"
 
 _SIGNATURES: dict[str, list[Any]] = {
     "add_norm": [c_void_p] * 4 + [c_int64] * 2 + [c_float],
@@ -119,15 +120,13 @@ def _library() -> tuple[ctypes.CDLL, str] | str:
                 f"{VARIABLE}={name}: this CPU has no such instructions (of the kernels it runs {runs})"
             )
         wanted = [name]
-    if not wanted:
-        return f"this CPU ({torch.backends.cpu.get_cpu_capability()}) has no instructions they are built for"
     # The better ones are missing where the compiler was too old for them.
-    problem = ""
+    problem = NOT_BUILT
     for variant in wanted:
         library = _open(variant)
         if not isinstance(library, str):
             return library, variant
-        problem = library
+        problem = library if problem == NOT_BUILT else problem
     return problem
 
 
@@ -135,7 +134,7 @@ def _open(variant: str) -> ctypes.CDLL | str:
     """The library ``variant``, or why it can't be used."""
     path = HERE / f"kernels-{variant}.so"
     if not path.is_file():
-        return "not built: install chatkv where there is a C compiler (gcc or clang)"
+        return NOT_BUILT
     try:
         library = ctypes.CDLL(str(path))
         version = library.chatkv_abi()
@@ -152,10 +151,10 @@ def _variants() -> list[str]:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ["base"]
     capability = torch.backends.cpu.get_cpu_capability()
-    if capability not in ("AVX2", "AVX512"):
-        return []
-    # Whether the CPU has the first one's instructions, the library says itself.
-    found = ["x86-64-v3-vnni", "x86-64-v3"]
+    found = ["x86-64"]
+    if capability in ("AVX2", "AVX512"):
+        # Whether the CPU has the first one's instructions, the library says itself.
+        found[:0] = ["x86-64-v3-vnni", "x86-64-v3"]
     if capability == "AVX512":
         found.insert(0, "x86-64-v4")
         if torch.cpu._is_vnni_supported():

@@ -84,7 +84,7 @@ def test_a_library_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatc
 def test_without_a_library_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(library, "HERE", tmp_path)
     assert "compiler" in str(library._library.__wrapped__())
-    for name in (*build.VARIANTS, "base"):
+    for name in choice.NAMES:
         (tmp_path / f"kernels-{name}.so").write_bytes(b"no library")
     assert "install chatkv again" in str(library._library.__wrapped__())
     monkeypatch.setenv("CHATKV_NATIVE", "0")
@@ -92,7 +92,7 @@ def test_without_a_library_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_kind_of_cpu_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {*choice.NAMES} == {*build.VARIANTS, "base"}
+    assert {*choice.NAMES} == {*build.VARIANTS, *build.OLD_X86, "base"}
     native(torch.float32)
     for name in library._variants():
         monkeypatch.setenv("CHATKV_NATIVE", name)
@@ -103,6 +103,24 @@ def test_a_kind_of_cpu_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("CHATKV_NATIVE", "x86-64-v4-amx")
     with pytest.raises(UsageError, match=r"no such instructions.*x86-64-v3"):
         library._library.__wrapped__()
+
+
+def test_the_slowest_to_compile_is_made_where_it_is_run_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = tmp_path / "cpuinfo"
+    monkeypatch.setattr(build, "Path", lambda path: said)
+    for machine, flags, made in (
+        ("x86_64", "sse2 avx2 fma", set(build.VARIANTS)),
+        ("x86_64", "sse2 avx fma", {*build.VARIANTS, "x86-64"}),
+        ("aarch64", "asimd", {"base"}),
+    ):
+        said.write_text(f"flags : {flags} \n")
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert set(build.variants()) == made
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    assert library._variants() == ["x86-64"]
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])

@@ -1,7 +1,7 @@
-"""The kernels on a processor that this machine is not: compiled for it, run under an emulator.
+"""The kernels on processors that this machine is not: compiled for them, run under an emulator.
 
 What they give is compared with this machine's on the same inputs (portable.c). By hand, with Debian's
-gcc-aarch64-linux-gnu and qemu-user: ``pytest -m nightly tests/native/test_portable.py``; about two minutes.
+gcc-aarch64-linux-gnu and qemu-user: ``pytest -m nightly tests/native/test_portable.py``; minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from chatkv.native.build import FLAGS, variants
+from chatkv.native.build import FLAGS, OLD_X86, VARIANTS
 
 SOURCE = Path(__file__).with_name("portable.c")
 EXACT = ("pack4", "pack8", "codes4", "likeliest")
@@ -43,14 +43,17 @@ def tool(name: str) -> str:
 
 
 @pytest.mark.nightly
-def test_on_64_bit_arm_they_give_what_they_give_here(tmp_path: Path) -> None:
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        pytest.skip("this machine is one: the other tests run there")
-    cross, emulator, here = tool("aarch64-linux-gnu-gcc"), tool("qemu-aarch64"), tool("cc")
+@pytest.mark.parametrize("processor", ["aarch64", "x86-64 of the first days"])
+def test_elsewhere_they_give_what_they_give_here(processor: str, tmp_path: Path) -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("the reference is made on x86-64")
     # The flags that install time gives there; only the reference is compiled in a hurry.
-    there = told(cross, ["-static"], [emulator], tmp_path)
-    assert "base" not in variants()
-    same = told(here, ["-O1"], [], tmp_path)
+    if processor == "aarch64":
+        emulator = [tool("qemu-aarch64")]
+        there = told(tool("aarch64-linux-gnu-gcc"), ["-static"], emulator, tmp_path)
+    else:
+        there = told(tool("gcc"), OLD_X86["x86-64"], [], tmp_path)
+    same = told(tool("cc"), ["-O1", *VARIANTS["x86-64-v3"]], [], tmp_path)
     assert [(name, len(values)) for name, values in there] == [(name, len(values)) for name, values in same]
     for (name, got), (_, want) in zip(there, same, strict=True):
         if name in EXACT:
