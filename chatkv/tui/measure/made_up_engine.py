@@ -36,6 +36,7 @@ class MadeUpEngine:
         self._running: list[tuple[Growing, GenerateRequest]] = []
         self._stops: set[int] = set()
         self._closing = threading.Event()
+        self._asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name="made-up-engine", daemon=True)
 
     def start(self) -> None:
@@ -67,6 +68,7 @@ class MadeUpEngine:
         with self._lock:
             id = next(self._ids)
             self._waiting.append((id, request))
+        self._asked.set()
         return id
 
     def stop(self, request: int) -> None:
@@ -76,6 +78,7 @@ class MadeUpEngine:
     def close(self, timeout: float = 1.0) -> bool:
         """No more steps."""
         self._closing.set()
+        self._asked.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -99,6 +102,10 @@ class MadeUpEngine:
     def _run(self) -> None:
         due = time.perf_counter()
         while not self._closing.is_set():
+            if not self._running:
+                # As the real engine does: what it takes while nothing runs would be counted as the screen's.
+                self._asked.wait()
+            self._asked.clear()
             due = max(due + 1 / STEPS_A_SECOND, time.perf_counter())
             time.sleep(max(0.0, due - time.perf_counter()))
             with self._lock:
