@@ -61,7 +61,7 @@ def test_elsewhere_they_give_what_they_give_here(processor: str, tmp_path: Path)
             continue
         size = np.sqrt(np.mean(want**2))
         if name.endswith((".f32", ".scales", ".steps")):
-            assert np.abs(got - want).max() <= 1e-6 * size, name
+            assert np.abs(got - want).max() <= 5e-6 * size, name
             continue
         # Sums in another order: a value near the middle of two of bf16 goes to the other one, now and then.
         assert np.sqrt(np.mean((got - want) ** 2)) <= 2e-3 * size, name
