@@ -7,6 +7,7 @@ from textual import on
 from chatkv.chat.errors import ChatError
 from chatkv.chat.tree import NAME_LIMIT, Conversation
 from chatkv.text import one_line, printable
+from chatkv.tui.cache.messages import SessionWanted
 from chatkv.tui.chip_row import ChipRow
 from chatkv.tui.dialogs.ask_line import AskLine
 from chatkv.tui.dialogs.confirm import Confirm
@@ -161,3 +162,8 @@ class SessionActionsApp(SpineApp):
     def _panel_delete(self, event: SessionPanel.DeleteWanted) -> None:
         event.stop()
         self.action_delete(event.key)
+
+    @on(SessionWanted)
+    async def _wanted(self, event: SessionWanted) -> None:
+        event.stop()
+        await self.switch_to(event.key)

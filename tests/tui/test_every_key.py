@@ -9,21 +9,24 @@ import pytest
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from chatkv.tui.keys.actions import PANES, together
+from chatkv.tui.keys.actions import PANES, PLACES, together
 from chatkv.tui.keys.current import keys_of, types
 from tests.tui.helpers import Bench
 
 FIRST = {("prompt", "copy"): "copy"}
 """Where the focused widget has its own meaning of it, and passes the key on where that does nothing."""
+LISTS = {"cursor_up": "cursor(-1)", "cursor_down": "cursor(1)", "select": "pick"}
+"""What a list in a dialog does by itself, and the dialog's for it."""
 PANE_OF = {"map": "blocks", "list": "sessions"}
 
 
 def bound_action(node: DOMNode, id: str) -> str:
     """The nearest binding of ``id``, from ``node`` up."""
     for each in (*node.ancestors_with_self,):
-        for binding in each.BINDINGS:
-            if isinstance(binding, Binding) and binding.id == id:
-                return binding.action
+        for kind in type(each).__mro__:
+            for binding in vars(kind).get("BINDINGS", ()):
+                if isinstance(binding, Binding) and binding.id == id:
+                    return binding.action
     raise AssertionError(f"{id} is bound nowhere above {node}")
 
 
@@ -44,26 +47,64 @@ async def test_in_every_pane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
         focused = main.focused
         assert focused is not None
         assert main.pane_of(focused) == ("" if place == "prompt" else PANE_OF.get(place, place))
-        ran: list[str] = []
+        assert await wrong_keys(bench, monkeypatch, place) == []
 
-        async def note(action: Any, *rest: Any, **named: Any) -> bool:
-            ran.append(str(action))
-            return True
 
-        monkeypatch.setattr(bench.app, "run_action", note)
-        wrong = []
-        for id in together()[place]:
-            if place == "prompt" and id.startswith("pane."):
-                continue  # letters there, and keys that move in the text
-            for key in keys_of(id):
-                ran.clear()
-                await bench.pilot.press(key)
-                wanted = FIRST.get((place, id)) or bound_action(focused, id)
-                # The help is the app's, and has a place in the screen's footer.
-                if ran[:1] not in ([wanted], [wanted.removeprefix("app.")]):
-                    wrong.append(f"{key} ({id}): {ran[:1]}, not {wanted}")
-        monkeypatch.undo()
-        assert wrong == []
+OPENED = {
+    "picker": "sessions",
+    "search": "search",
+    "fork": "fork",
+    "ask": "rename",
+    "panes": "list_panes",
+    "confirm": "delete",
+    "help": "help",
+    "tour": "tour",
+}
+"""Place → what opens it."""
+
+
+def test_no_place_is_left_out() -> None:
+    assert {*PANES, *OPENED} == {*PLACES}
+
+
+@pytest.mark.parametrize("place", OPENED)
+async def test_in_every_dialog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("hello")
+        if place == "panes":
+            bench.app.main.action_list_panes()
+        else:
+            await bench.app.run_action(OPENED[place])
+        await bench.settle()
+        assert bench.app.screen is not bench.app.main
+        assert await wrong_keys(bench, monkeypatch, place) == []
+
+
+async def wrong_keys(bench: Bench, monkeypatch: pytest.MonkeyPatch, place: str) -> list[str]:
+    """Of what the table says acts in ``place``, which is open and has the focus: what does something else."""
+    ran: list[str] = []
+
+    async def note(action: Any, *rest: Any, **named: Any) -> bool:
+        ran.append(str(action))
+        return True
+
+    focused = bench.app.focused or bench.app.screen
+    monkeypatch.setattr(bench.app, "run_action", note)
+    wrong = []
+    for id in together()[place]:
+        if place == "prompt" and id.startswith("pane."):
+            continue  # letters there, and keys that move in the text
+        for key in keys_of(id):
+            ran.clear()
+            await bench.pilot.press(key)
+            ran[:1] = [LISTS.get(action, action) for action in ran[:1]]
+            wanted = FIRST.get((place, id)) or bound_action(focused, id)
+            # The help is the app's, and has a place in the screen's footer.
+            if ran[:1] not in ([wanted], [wanted.removeprefix("app.")]):
+                wrong.append(f"{key} ({id}): {ran[:1]}, not {wanted}")
+    monkeypatch.undo()
+    return wrong
 
 
 def test_no_letter_acts_where_one_types() -> None:

@@ -207,7 +207,9 @@ class Inspector(VerticalScroll, Boxed):
         if node.id != ROOT:
             yield Content(self._turn.of(mirror, node))
         if mirror.left_behind(node):
-            yield Content("left behind: no conversation leads here any more (a message was changed)")
+            yield Content(
+                "left behind: no conversation leads here now (a message was changed, or thinking left out)"
+            )
         if node.namespace:
             yield Content(f"namespace {steady(node.namespace)}")
         yield Content(f"sessions {self._names(node.sessions)}")

@@ -64,3 +64,11 @@ class NodeWanted(Message):
     def __init__(self, node: int) -> None:
         super().__init__()
         self.node = node
+
+
+class SessionWanted(Message):
+    """A person wants the session that the engine calls ``key`` on the screen."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual.binding import BindingType
+from textual.events import Click
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -15,6 +16,7 @@ from chatkv.insight.mirror import Mirror, RequestView
 from chatkv.insight.requests import PREEMPTED, RUNNING
 from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.cells import clip, join_that_fit, pad
+from chatkv.tui.cache.messages import SessionWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
@@ -157,3 +159,9 @@ class QueueView(ScrollView, Boxed, can_focus=True):
                 Segment(join_that_fit(line.facts, "  ", room), base),
             ]
         ).adjust_cell_length(width, base)
+
+    def on_click(self, event: Click) -> None:
+        """Ask for the session whose request was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is not None and offset.y + self.scroll_offset.y < len(self._lines):
+            self.post_message(SessionWanted(self._lines[offset.y + self.scroll_offset.y].session))
