@@ -80,25 +80,30 @@ def gpu(
 HEADS = (
     "decode",
     ">tok/s",
-    ">step, ms",
-    ">roofline",
-    ">engine's own, ms",
-    ">outside the forward, ms",
-    ">attention, ms",
-    ">alone, ms",
-    ">times alone",
+    ">step ms",
+    ">roof",
+    ">own ms",
+    ">outside ms",
+    ">attn ms",
+    ">alone ms",
+    ">times",
 )
+MEANT = {
+    ">roof": ("roof", "the part of the roofline that a step reaches"),
+    ">own ms": ("own", "of a step, what the device did not compute in"),
+    ">outside ms": ("outside", "of a step, all but the model's forward"),
+    ">times": ("attn, alone", "FlashInfer's kernels in a step, and with nothing between; times: the ratio"),
+}
 
 
 def show(found: dict[str, Any]) -> None:
-    """The tables: prompts, and a row for each way to decode.
-
-    ``engine's own``: of a step, what the device did not compute in; ``alone``: FlashInfer's kernels over the
-    same KV with nothing between.
-    """
-    print_table(("what", "here"), about(found))
+    """The tables: prompts, and a row for each way to decode. Columns without a figure are left out."""
+    rows = [decode_row(row) for row in found["decode"]]
+    kept = [at for at in range(len(HEADS)) if any(row[at] for row in rows)]
+    meant = [MEANT[HEADS[at]] for at in kept if HEADS[at] in MEANT]
+    print_table(("what", "here"), [*about(found), *meant])
     print()
-    print_table(HEADS, [decode_row(row) for row in found["decode"]])
+    print_table([HEADS[at] for at in kept], [[row[at] for at in kept] for row in rows])
 
 
 def measure_device(config: EngineConfig, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
@@ -129,7 +134,7 @@ def about(found: dict[str, Any]) -> list[tuple[str, str]]:
 def decode_row(row: dict[str, Any]) -> list[str]:
     """A line of the table."""
     return [
-        f"batch {row['batch']}" + (", CUDA graph" if row["graphs"] else ""),
+        f"batch {row['batch']}" + (", graph" if row["graphs"] else ""),
         f"{row['tokens_per_s']:,.1f}",
         f"{1000 * row['step_s']:.3f}",
         f"{row['roofline']:.0%}",

@@ -21,7 +21,7 @@ from chatkv.bench.id_codec import IdCodec
 from chatkv.bench.roofline import best_seconds, copy_bandwidth, share, step_bytes, weight_bytes
 from chatkv.bench.speed import ASKED_MORE, WARM_UP, Bench, DecodeSpeed, Speed
 from chatkv.cli import choices
-from chatkv.cli.bench_gpu import HEADS, decode_row
+from chatkv.cli.bench_gpu import HEADS, decode_row, show
 from chatkv.cli.outcome import invoke
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
@@ -266,9 +266,33 @@ def test_chats_on_a_gpu_come_with_its_table(
     assert asked == []
 
 
-def test_the_row_of_a_step_that_was_captured() -> None:
+def test_the_table_of_a_step_that_was_captured(capsys: pytest.CaptureFixture[str]) -> None:
     row = DecodeSpeed(64, True, 5000.0, 0.0128, 0.0001, 0.0124, 1e10, 0.8, 0.0043, 0.0042)
+    again = row._replace(graphs=False, device_s=None, attention_s=None, alone_s=None)
+    figures = [
+        each._asdict() | {"overhead_s": each.overhead_s, "times_alone": each.times_alone}
+        for each in (row, again)
+    ]
     shown = decode_row(row._asdict() | {"overhead_s": row.overhead_s, "times_alone": row.times_alone})
     assert len(shown) == len(HEADS)
-    assert shown[0] == "batch 64, CUDA graph"
+    assert shown[0] == "batch 64, graph"
     assert shown[4:] == ["0.400", "0.100", "4.300", "4.200", "1.02"]
+    found = {
+        "model": "7b (random weights)",
+        "device": "NVIDIA H200",
+        "attention": "flashinfer/cuda:0",
+        "dtype": "bf16",
+        "notes": [],
+        "weight_bytes": 13e9,
+        "copy_bandwidth": 4e12,
+        "prefill_tokens_per_s": 1.0,
+        "ttft_cold_s": 0.1,
+        "ttft_cached_s": 0.1,
+        "speed": {"prompt": 1024},
+    }
+    show(found | {"decode": figures})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].split()[-3:] == ["alone", "ms", "times"]
+    assert lines[-2].split()[-5:] == shown[4:]
+    show(found | {"decode": figures[1:]})  # nothing was captured: nothing to say of it
+    assert "attn" not in capsys.readouterr().out
