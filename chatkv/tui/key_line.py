@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.events import Resize
+from textual.screen import Screen
 from textual.widgets import Footer
 from textual.widgets._footer import FooterKey
 
@@ -20,13 +23,30 @@ def width_of(key: FooterKey) -> int:
     return cell_len(key.key_display) + cell_len(key.description) + 3
 
 
+def _told(keys: Iterable[FooterKey]) -> tuple[tuple[str, str, str, bool], ...]:
+    return tuple((key.key_display, key.description, key.action, key.disabled) for key in keys)
+
+
 class KeyLine(Footer):
     """A key is shown whole or not at all; those of the next pane and of the help are always there."""
 
     _width = 0
+    _shown: tuple[tuple[str, str, str, bool], ...] = ()
+    """As they were mounted last."""
 
     def compose(self) -> ComposeResult:
         """Those that fit."""
+        fitting = list(self._fitting())
+        self._shown = _told(fitting)
+        yield from fitting
+
+    def bindings_changed(self, screen: Screen[object]) -> None:
+        """Textual mounts all keys anew when a dialog opens or the focus moves: here only if others are seen."""
+        if self._bindings_ready and self.is_attached and _told(self._fitting()) == self._shown:
+            return
+        super().bindings_changed(screen)
+
+    def _fitting(self) -> Iterator[FooterKey]:
         keys = [each for each in super().compose() if isinstance(each, FooterKey)]
         docked = [key for key in keys if key.has_class("-command-palette")]
         room = self.size.width - sum(width_of(key) + 2 for key in docked)

@@ -21,6 +21,8 @@ async def test_of_a_session_in_the_background_it_is_told_once(tmp_path: Path) ->
         near(bench, key)
         await bench.settle()
         assert not bench.said, "the gauge says it"
+        warning = bench.app.theme_variables["warning"]
+        assert bench.app.main.chat.styles.border_subtitle_color.hex == warning
         await bench.press("ctrl+n")
         near(bench, key)
         near(bench, key)

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.events import Click
 from textual.message import Message as TextualMessage
 from textual.widgets import Static
 
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
-from chatkv.tui.chat.message import MessageView
+from chatkv.tui.chat.message import MessageList, MessageView
 from chatkv.tui.chat.messages import AnswerView, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
 from chatkv.tui.cheap_layout import LaidOutOnce
@@ -47,10 +47,6 @@ class More(Static):
         """Mount more."""
         event.stop()
         self.post_message(self.Wanted(self))
-
-
-class Messages(LaidOutOnce, Vertical):
-    """The mounted ones."""
 
 
 class ConversationView(LaidOutOnce, VerticalScroll):
@@ -97,7 +93,7 @@ class ConversationView(LaidOutOnce, VerticalScroll):
         self.selected: str | None = None
         """Id of the message that keys act on; None: the newest."""
         # At least as tall as the view: a followed view puts shorter content at the bottom.
-        self._list = Messages(classes="list")
+        self._list = MessageList(classes="list")
         self._earlier = More("", markup=False)
         self._later = More("", markup=False)
         self._system = SystemView("system")

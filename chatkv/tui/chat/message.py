@@ -10,6 +10,7 @@ from typing import ClassVar
 from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Click, MouseScrollDown, MouseScrollLeft, MouseScrollRight, MouseScrollUp
 from textual.geometry import Offset, Region, Size
@@ -43,15 +44,14 @@ class _Placed:
     line: int
 
 
-class MessageView(LaidOutOnce, Widget):
-    """Base: what it says is told by ``blocks``; those that are the same objects as before are not drawn anew.
-
-    It paints rows itself: Textual's Markdown has a dozen widgets for each message, and drawing them anew, or
-    mounting them for another session, took most of what the screen took.
-    """
+class MessageList(LaidOutOnce, Vertical):
+    """Knows how all that messages have looks: it would take long to find that out for each of them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "message--who",
+        "message--you",
+        "message--model",
+        "message--notice",
         "message--picked",
         "message--dim",
         "message--hover",
@@ -78,9 +78,11 @@ class MessageView(LaidOutOnce, Widget):
     }
 
     DEFAULT_CSS = """
-    MessageView {
-        height: auto; margin: 0 0 1 0;
+    MessageList {
         & > .message--who { color: $text-muted; }
+        & > .message--you { color: $accent; text-style: bold; }
+        & > .message--model { color: $success; text-style: bold; }
+        & > .message--notice { color: $warning; text-style: bold; }
         & > .message--picked { color: $background; background: $accent; text-style: bold; }
         &:ansi > .message--picked { color: $accent; background: ansi_default; text-style: bold reverse; }
         & > .message--dim { color: $text-muted; }
@@ -131,6 +133,21 @@ class MessageView(LaidOutOnce, Widget):
         & > .table--head { color: $primary; }
     }
     """
+
+
+class MessageView(LaidOutOnce, Widget):
+    """Base: what it says is told by ``blocks``; those that are the same objects as before are not drawn anew.
+
+    It paints rows itself: Textual's Markdown has a dozen widgets for each message, and drawing them anew, or
+    mounting them for another session, took most of what the screen took.
+    """
+
+    DEFAULT_CSS = """
+    MessageView { height: auto; margin: 0 0 1 0; }
+    """
+
+    WHO: ClassVar[str] = "message--who"
+    """The component class of the list in which it says who."""
 
     message_id: str | None = None
     """None while it is not (or never becomes) a message of the conversation."""
@@ -273,13 +290,11 @@ class MessageView(LaidOutOnce, Widget):
         plain = base.rich_style
         name = set_cell_size(("▸" if self._picked else " ") + self._who, WHO) if first else " " * WHO
         segments = [
-            Segment(
-                name, self._style("message--picked" if self._picked else "message--who") if first else plain
-            )
+            Segment(name, self._style("message--picked" if self._picked else self.WHO) if first else plain)
         ]
         for mark, classes in row.before:
             segments.append(Segment(mark, self._style(*classes) if classes else plain))
-        style = self.get_visual_style(*row.under) if row.under else base
+        style = self._visual_style_of(*row.under) if row.under else base
         width = max(0, self._width - row.indent - row.right)
         text = self._with_selection(row, line)
         parts = [
@@ -295,8 +310,12 @@ class MessageView(LaidOutOnce, Widget):
         segments.append(Segment(" " * _RIGHT, plain))
         return Strip(segments).adjust_cell_length(self.size.width, plain)
 
+    def _visual_style_of(self, *classes: str) -> Style:
+        assert isinstance(self.parent, MessageList), "messages are in a list of them"
+        return self.parent.get_visual_style(*classes)
+
     def _style(self, *classes: str) -> RichStyle:
-        return self.get_visual_style(*classes).rich_style
+        return self._visual_style_of(*classes).rich_style
 
     # -- selecting text ----------------------------------------------------------------------
 

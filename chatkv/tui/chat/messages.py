@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic
+from typing import ClassVar
 
 from textual.content import Content
 from textual.events import Leave, MouseMove
@@ -35,9 +36,7 @@ def cut(text: str) -> str:
 class UserView(MessageView):
     """What the person wrote, as plain text."""
 
-    DEFAULT_CSS = """
-    UserView > .message--who { color: $accent; text-style: bold; }
-    """
+    WHO: ClassVar[str] = "message--you"
 
     def __init__(self, text: str, message_id: str | None, who: str = "you", siblings: str = "") -> None:
         super().__init__(who)
@@ -84,9 +83,7 @@ class SystemView(MessageView):
 class NoticeView(MessageView):
     """A question that got no answer, or an answer that ended badly, and what to do about it."""
 
-    DEFAULT_CSS = """
-    NoticeView > .message--who { color: $warning; text-style: bold; }
-    """
+    WHO: ClassVar[str] = "message--notice"
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__("!")
@@ -120,9 +117,7 @@ def _progress(running: Running) -> str:
 class AnswerView(MessageView):
     """An answer as Markdown, streaming or whole, and its line of figures."""
 
-    DEFAULT_CSS = """
-    AnswerView > .message--who { color: $success; text-style: bold; }
-    """
+    WHO: ClassVar[str] = "message--model"
 
     def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
         super().__init__(who)

@@ -115,7 +115,11 @@ class ChatPane(Container):
         await view.sync()
         title = f"Chat · {one_line(view.session.name, 40)}"
         more = gauge(self._used) if view.at_end else "↓ more below · end"
-        self.set_class(not view.at_end or near(self._used), "-near")
+        warns = not view.at_end or near(self._used)
+        if warns != self.has_class("-near"):
+            # Of all that is in the pane nothing looks other by it: Textual would look at each widget's style.
+            self.set_class(warns, "-near", update=False)
+            self.app.stylesheet.apply(self)
         if (title, more) != self._lines:
             self._lines = (title, more)
             self.border_title, self.border_subtitle = Content(title), Content(more)
