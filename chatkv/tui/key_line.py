@@ -41,7 +41,7 @@ class KeyLine(Footer):
         yield from fitting
 
     def bindings_changed(self, screen: Screen[object]) -> None:
-        """Textual mounts all keys anew when a dialog opens or the focus moves: here only if others are seen."""
+        """Textual mounts all keys anew for each dialog and move of the focus; here only for others."""
         if self._bindings_ready and self.is_attached and _told(self._fitting()) == self._shown:
             return
         super().bindings_changed(screen)

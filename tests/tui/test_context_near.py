@@ -22,7 +22,10 @@ async def test_of_a_session_in_the_background_it_is_told_once(tmp_path: Path) ->
         await bench.settle()
         assert not bench.said, "the gauge says it"
         warning = bench.app.theme_variables["warning"]
-        assert bench.app.main.chat.styles.border_subtitle_color.hex == warning
+        chat = bench.app.main.chat
+        chat.show_context((1_900, 2_048))
+        await chat.sync()
+        assert (chat.has_class("-near"), chat.styles.border_subtitle_color.hex) == (True, warning)
         await bench.press("ctrl+n")
         near(bench, key)
         near(bench, key)
