@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.screen import Screen
 
 from chatkv.chat.presence import Presence
 from chatkv.chat.store import SessionStore
@@ -54,6 +55,7 @@ class ChatkvApp(CommandsApp):
     """The whole app: the palette, pictures, the tour, quitting."""
 
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Everything}
+    SCREENS: ClassVar[dict[str, Callable[[], Screen[Any]]]] = {HELP: Help}
     first_run = False
     """Nobody has seen the tour yet: it begins by itself, if a person is looking."""
     tour_wanted = False
@@ -68,7 +70,6 @@ class ChatkvApp(CommandsApp):
 
     async def _begin(self) -> None:
         await super()._begin()
-        self.install_screen(Help(), HELP)
         self.set_timer(PREPARE_S, self._prepare)
         if self.recorder is not None:
             self.main.prompt.cursor_blink = False  # else a screen where nothing happens has frames, too
@@ -111,7 +112,8 @@ class ChatkvApp(CommandsApp):
 
     def _prepare(self) -> None:
         """While nobody waits: what is slow when it opens for the first time."""
-        self._get_screen(HELP)
+        if self.is_screen_installed(HELP):  # not any more where the app is ending
+            self._get_screen(HELP)
 
     def action_tour(self) -> None:
         """A short look around."""
