@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -11,13 +12,17 @@ from pathlib import Path
 def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None:
     """Write ``data`` (text as UTF-8) beside ``path`` and put it in its place.
 
-    A reader sees the old or the new, which is on disk when this returns; a link stays one. ``private``:
-    for the person's own eyes (mode 0600), else as their umask has it.
+    A reader sees the old or the new, which is on disk when this returns; a link stays one. A device or a
+    pipe (``/dev/null``, ``/dev/stdout``) is written to. ``private``: for the person's own eyes (mode 0600),
+    else as their umask has it.
     Raises OSError, and UnicodeEncodeError for lone surrogates; nothing is left behind then.
     """
-    path = Path(os.path.realpath(path))
     if isinstance(data, str):
         data = data.encode("utf-8")
+    if _is_special(path):
+        path.write_bytes(data)
+        return
+    path = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as part:
@@ -39,3 +44,12 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something that is no file has this name: to take its place would take it from everybody."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

@@ -1,6 +1,7 @@
 """Whole or not at all."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", "new")
     assert (tmp_path / "a").is_symlink()
     assert (tmp_path / "b").read_text() == "new"
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_whole(pipe, "through")
+    reader.join(10)
+    assert read == [b"through"]
+    assert pipe.is_fifo()
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]

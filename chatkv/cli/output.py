@@ -84,6 +84,8 @@ def check_target(path: Path | None) -> None:
         return
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file() and os.access(path, os.W_OK):
+        return  # a device or a pipe: written to as it is
     if not os.access(path.parent, os.W_OK | os.X_OK):
         problem = errno.EACCES if path.parent.is_dir() else errno.ENOENT
         raise OSError(problem, os.strerror(problem), str(path.parent))
