@@ -18,11 +18,26 @@ def set_extent(view: ScrollView, extent: Size) -> None:
         view.refresh()
 
 
-class LaidOutOnce:
-    """Mixed into what grows with the text in it: a layout that gives it another size is not done twice.
+_size_updated = Widget._size_updated
 
-    Textual does so for the sake of scrollbars, which ask for it themselves when they come or go. It is no
-    widget itself: a widget takes its style sheet from the first base that is one.
+
+def lay_out_once() -> None:
+    """From now on a layout that gives widgets another size is not followed by a second one.
+
+    Textual makes it for the sake of scrollbars, which ask for it themselves when they come or go.
+    """
+    Widget._size_updated = _without_layout  # type: ignore[method-assign]
+
+
+def _without_layout(
+    self: Widget, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
+) -> bool:
+    return _size_updated(self, size, virtual_size, container_size, layout=False)
+
+
+class LaidOutOnce:
+    """The same for one widget, wherever it is mounted. Mixed in; it is no widget itself: a widget takes its
+    style sheet from the first base that is one.
     """
 
     def _size_updated(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from textual import on
@@ -46,11 +47,13 @@ from chatkv.tui.sized_screen import SizedScreen
 from chatkv.tui.status import context_of, status_of
 
 DRAW_S = 1 / 12
-CACHE_EVERY = 2
-"""The chat is drawn at most this often, the cache panes each second time, however many steps the engine
-makes. Both in one frame: it is frames that cost, and what they cost the engine does not get."""
-SHARE, SLOWEST_S = 0.05, 0.25
-"""While answers run: of a core, what the screen may take, and how long it waits for that at most."""
+CACHE_EVERY = 3
+"""The chat is drawn at most this often, the cache panes each third time and where a request begins or the
+tree has another shape, however many steps the engine makes. Both in one frame: it is frames that cost, and
+what they cost the engine does not get."""
+SHARE, SLOWEST_S = 0.04, 0.2
+"""While answers run: of a core, what the screen may take, and how long it waits for that at most (then until
+the next time that it would draw: four pictures a second at the least)."""
 GATHER_S = 0.003
 """Until all widgets that were drawn have said so."""
 CAPTIONS = "captions"
@@ -103,11 +106,12 @@ class MainScreen(SizedScreen):
         """Has the desk take in what the engine has said; the app's."""
         self._dirty = True
         self._drawings = 0
+        self._shape_drawn = self._shape()
         self._pace = Pace(SHARE, SLOWEST_S)
         self._drawn = False
         """Something was drawn, or wanted to be, since the last frame."""
-        self._gathering = False
-        """What is being drawn now comes into one frame, when it is complete."""
+        self._gathering = 0
+        """Not 0: what is being drawn now comes into one frame, when it is complete."""
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -153,28 +157,35 @@ class MainScreen(SizedScreen):
         self.prompt.session_key = session.key
         self.prompt.load(session.draft)
         self.prompt.set_history(session.sent)
-        await self.chat.show(session)
+        with self._one_frame():
+            await self.chat.show(session)
         self.desk.feed.dirty = True
         self.changed()
+
+    @contextmanager
+    def _one_frame(self) -> Iterator[None]:
+        """What is drawn in here comes into one frame, when it is complete."""
+        self._gathering += 1
+        try:
+            yield
+        finally:
+            self._gathering -= 1
+            if self._drawn and not self._gathering:
+                self._drawn = False
+                self.check_idle()
 
     async def _draw(self) -> None:
         self.catch_up()
         if not self._pace.due() and self.desk.book.running:
             return
-        self._gathering = True
-        try:
+        with self._one_frame():
             await self.draw_chat()
             self._drawings += 1
-            if self._drawings % CACHE_EVERY == 0:
+            if self._drawings % CACHE_EVERY == 0 or self._shape() != self._shape_drawn:
                 self.draw_cache()
             if self._drawn:
                 # Each widget tells the screen by a message of its own that it has changed.
                 await asyncio.sleep(GATHER_S)
-        finally:
-            self._gathering = False
-        if self._drawn:
-            self._drawn = False
-            self.check_idle()
 
     def _on_timer_update(self) -> None:
         if self._gathering:
@@ -195,6 +206,7 @@ class MainScreen(SizedScreen):
     def draw_cache(self) -> None:
         """Bring the cache panes in line with the feed, if it changed."""
         feed, now = self.desk.feed, self.clock()
+        self._shape_drawn = self._shape()
         feed.fade(now)
         if feed.dirty:
             feed.dirty, self._drawn = False, True
@@ -204,6 +216,11 @@ class MainScreen(SizedScreen):
             self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
         if not feed.frozen:
             self.caption.tick(now)
+
+    def _shape(self) -> tuple[int, int]:
+        """Changes with what people wait for: what is reused, split, evicted. Blocks fill up besides."""
+        mirror = self.desk.feed.mirror
+        return mirror.epoch, mirror.structure_version
 
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book

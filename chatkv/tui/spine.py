@@ -18,6 +18,7 @@ from chatkv.engine.messages import Batch, ContextNear, EngineMessage, Sampling
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
+from chatkv.tui.cheap_layout import lay_out_once
 from chatkv.tui.desk import Desk
 from chatkv.tui.engine_port import EngineFactory, EngineReport
 from chatkv.tui.keys.actions import ACTIONS
@@ -66,6 +67,7 @@ class SpineApp(ThemedApp):
         read_alt_keys(key for id in ACTIONS for key in keys_of(id))
         keep_reverse()
         break_between_characters()
+        lay_out_once()
         self._engine = engine
         self.pictures = pictures or store.folder.parent / "snapshots"
         self.desk = Desk(SessionBook(store, self.report, system), sampling or Sampling())

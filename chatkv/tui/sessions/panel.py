@@ -73,6 +73,10 @@ class SessionPanel(OptionList):
         width = self.scrollable_content_region.width
         if (items, width) == self._shown:
             return
+        if not width:
+            # Nobody sees it: the rows are made when there is room for them (``on_resize``).
+            self._shown = (items, width)
+            return
         self._shown = (items, width)
         keep = self.highlighted_key
         self.set_options([Option(item.row(width), id=item.key) for item in items])
