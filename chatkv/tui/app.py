@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import tempfile
 import time
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Event, InputEvent
 from textual.screen import Screen
 
 from chatkv.chat.presence import Presence
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
-from chatkv.engine.messages import EngineMessage, Ready, Sampling
+from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.errors import ChatkvError
 from chatkv.files import write_whole
 from chatkv.paths import data_dir
@@ -29,12 +29,14 @@ from chatkv.tui.command_actions import CommandsApp
 from chatkv.tui.dialogs.help import Help
 from chatkv.tui.ended import Ended
 from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.garbage import Garbage
 from chatkv.tui.keys.current import Keymap, for_browsers
 from chatkv.tui.layout import Arrangement
 from chatkv.tui.palette import Everything
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.around import Around
 from chatkv.tui.sessions.book import SessionBook
+from chatkv.tui.spine import LOOK_S
 from chatkv.tui.terminal_driver import TerminalDriver
 from chatkv.web import talks_to_browser
 
@@ -62,6 +64,7 @@ class ChatkvApp(CommandsApp):
     """It was asked for."""
     recorder: Recorder | None = None
     ended: Ended | None = None
+    garbage: Garbage | None = None
 
     def get_driver_class(self) -> type[Driver]:
         """A browser and tests have their own."""
@@ -71,6 +74,7 @@ class ChatkvApp(CommandsApp):
     async def _begin(self) -> None:
         await super()._begin()
         self.set_timer(PREPARE_S, self._prepare)
+        self.set_interval(LOOK_S, self._look_for_garbage)
         if self.recorder is not None:
             self.main.prompt.cursor_blink = False  # else a screen where nothing happens has frames, too
             self.recorder.start()
@@ -79,6 +83,25 @@ class ChatkvApp(CommandsApp):
             self.action_tour()
         if self.ended is not None and self.ended.by:
             await self.action_quit()
+
+    async def on_event(self, event: Event) -> None:
+        """See the base class."""
+        if self.garbage is not None and isinstance(event, InputEvent):
+            self.garbage.active()
+        await super().on_event(event)
+
+    def hear_all(self) -> None:
+        """See the base class; what has been loaded stays."""
+        loaded = self.desk.ready
+        super().hear_all()
+        if self.garbage is not None and self.desk.ready is not loaded:
+            self.garbage.settle()
+
+    def _look_for_garbage(self) -> None:
+        if self.garbage is not None:
+            if self.book.running:
+                self.garbage.active()
+            self.garbage.look()
 
     def action_stop_all(self) -> None:
         """Stop every answer."""
@@ -175,13 +198,7 @@ def run(
     def engine(listener: Callable[[EngineMessage], None]) -> EnginePort:
         from chatkv.engine.thread import Engine
 
-        def hear(said: EngineMessage) -> None:
-            if isinstance(said, Ready):
-                # What is loaded stays: looking it through for garbage stops engine and screen for 0.2 s.
-                gc.freeze()
-            listener(said)
-
-        return Engine(config, hear)
+        return Engine(config, listener)
 
     remembered = Remembered(data_dir() / "screen.json")
     app = ChatkvApp(
@@ -202,9 +219,11 @@ def run(
     if not store.unkept:
         app.around = Around(app.book, Presence(store.folder))
     app.ended = Ended(app)
+    app.garbage = Garbage()
     try:
         app.run()
     finally:
+        app.garbage.close()
         app.around.close()
         _rescue(app.book, store.folder)
         if app.recorder is not None:

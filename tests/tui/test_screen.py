@@ -9,6 +9,7 @@ import pytest
 from textual.containers import VerticalScroll
 from textual.widgets import Input
 
+from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Failed, Sampling
 from chatkv.tui.app import ChatkvApp, run
@@ -301,7 +302,7 @@ def test_why_the_engine_failed_is_told_after_the_screen_is_gone(
         app._return_code = 1
 
     monkeypatch.setattr(ChatkvApp, "run", quit_after_failure)
-    assert run(EngineConfig(), Sampling(), tmp_path) == 1
+    assert run(EngineConfig(), Sampling(), SessionStore(tmp_path)) == 1
     assert capsys.readouterr() == ("", "chatkv: can't load it: no such file\n")
 
 

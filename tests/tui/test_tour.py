@@ -11,6 +11,7 @@ from textual.geometry import Offset, Region, Size
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
 from chatkv.tui.app import TOURED, ChatkvApp, run
@@ -156,7 +157,7 @@ def test_the_chat_knows_whether_it_was_seen(
         Remembered(tmp_path / "screen.json").set(TOURED, True)
     apps: list[ChatkvApp] = []
     monkeypatch.setattr(ChatkvApp, "run", lambda self, **_: apps.append(self))
-    run(EngineConfig(), Sampling(), tmp_path / "sessions", tour=wanted)
+    run(EngineConfig(), Sampling(), SessionStore(tmp_path / "sessions"), tour=wanted)
     assert (apps[0].first_run, apps[0].tour_wanted) == (not seen, wanted)
 
 

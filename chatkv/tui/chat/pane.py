@@ -92,7 +92,8 @@ class ChatPane(Container):
         self._views.append(view)
         view.display = True
         if focused:
-            view.focus()
+            # At once: who asks for the focus afterwards is to have it.
+            self.screen.set_focus(view)
         while len(self._views) > KEPT:
             await self._views.pop(0).remove()
         await self.sync()

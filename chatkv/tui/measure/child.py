@@ -20,6 +20,7 @@ from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
 from chatkv.tui.app import ChatkvApp
+from chatkv.tui.garbage import Garbage
 from chatkv.tui.measure.frames import measure_frames
 from chatkv.tui.measure.made_up import MadeUpCache
 from chatkv.tui.measure.made_up_engine import MadeUpEngine
@@ -49,6 +50,7 @@ def frames(order: dict[str, Any], folder: Path, tell: _Teller) -> dict[str, Any]
         return engines[0]
 
     app = ChatkvApp(make, SessionStore(folder), pictures=folder)
+    app.garbage = Garbage()
 
     async def script(pilot: Pilot[Any]) -> None:
         await pilot.pause(0.3)

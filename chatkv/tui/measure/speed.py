@@ -18,6 +18,7 @@ from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
 from chatkv.errors import ChatkvError
 from chatkv.tui.app import ChatkvApp
+from chatkv.tui.garbage import Garbage
 from chatkv.tui.measure.frames import idle_share
 from chatkv.tui.measure.order import BATCHES
 from chatkv.tui.measure.shared_engine import QUESTION, Answers, SharedEngine
@@ -88,6 +89,7 @@ def _on_the_screen(
     runs: list[Made] = []
     idle = 0.0
     app = ChatkvApp(shared.port, SessionStore(folder), sampling=sampling, pictures=folder)
+    app.garbage = Garbage()
 
     async def script(pilot: Pilot[Any]) -> None:
         nonlocal idle

@@ -14,6 +14,7 @@ from chatkv.chat.store import SessionStore
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.tui.app import ChatkvApp
 from chatkv.tui.engine_port import EnginePort
+from chatkv.tui.garbage import Garbage
 from chatkv.tui.measure.order import NAMES
 from chatkv.tui.measure.shared_engine import QUESTION
 
@@ -40,6 +41,7 @@ def stream(
         sampling=Sampling(max_tokens=tokens, ignore_stop=True),
         pictures=folder,
     )
+    app.garbage = Garbage()
 
     async def script(pilot: Pilot[Any]) -> None:
         nonlocal share
