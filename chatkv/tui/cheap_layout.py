@@ -33,17 +33,3 @@ def _without_layout(
     self: Widget, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
 ) -> bool:
     return _size_updated(self, size, virtual_size, container_size, layout=False)
-
-
-class LaidOutOnce:
-    """The same for one widget, wherever it is mounted. Mixed in; it is no widget itself: a widget takes its
-    style sheet from the first base that is one.
-    """
-
-    def _size_updated(
-        self, size: Size, virtual_size: Size, container_size: Size, layout: bool = True
-    ) -> bool:
-        updated: bool = super()._size_updated(  # type: ignore[misc]
-            size, virtual_size, container_size, layout=False
-        )
-        return updated

@@ -17,7 +17,6 @@ from chatkv.chat.tree import Message
 from chatkv.tui.chat.message import MessageList, MessageView
 from chatkv.tui.chat.messages import AnswerView, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
-from chatkv.tui.cheap_layout import LaidOutOnce
 from chatkv.tui.keys.current import bind, hint, sign
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
@@ -49,7 +48,7 @@ class More(Static):
         self.post_message(self.Wanted(self))
 
 
-class ConversationView(LaidOutOnce, VerticalScroll):
+class ConversationView(VerticalScroll):
     """Follows its session: ``sync`` brings the widgets in line with it, whatever changed."""
 
     DEFAULT_CSS = """

@@ -22,7 +22,6 @@ from textual.widget import Widget
 
 from chatkv.text import one_line
 from chatkv.tui.chat.rows import Block, Laid, Row, Text, gap
-from chatkv.tui.cheap_layout import LaidOutOnce
 
 WHO = 8
 """Cells of the column that says who."""
@@ -44,7 +43,7 @@ class _Placed:
     line: int
 
 
-class MessageList(LaidOutOnce, Vertical):
+class MessageList(Vertical):
     """Knows how all that messages have looks: it would take long to find that out for each of them."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -135,7 +134,7 @@ class MessageList(LaidOutOnce, Vertical):
     """
 
 
-class MessageView(LaidOutOnce, Widget):
+class MessageView(Widget):
     """Base: what it says is told by ``blocks``; those that are the same objects as before are not drawn anew.
 
     It paints rows itself: Textual's Markdown has a dozen widgets for each message, and drawing them anew, or

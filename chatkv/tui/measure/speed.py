@@ -25,6 +25,8 @@ from chatkv.tui.measure.shared_engine import QUESTION, Answers, SharedEngine
 
 _ANSWER_S = 120.0
 _POLL_S = 0.02
+_SETTLE_S = 2.0
+"""After the start of the app, which has things to prepare: they are not what answers cost."""
 
 Made = tuple[int, Answers, float | None]
 """How many at once, how they went, and the share of a core that the screen's thread took."""
@@ -95,6 +97,7 @@ def _on_the_screen(
         nonlocal idle
         while app.desk.ready is None:
             await asyncio.sleep(_POLL_S)
+        await asyncio.sleep(_SETTLE_S)
         for size in BATCHES:
             shared.engine.clear_cache()
             run = shared.run = Answers(size)
