@@ -11,11 +11,13 @@ from collections.abc import Iterable
 
 import numpy as np
 from rich.style import Style
-from textual._compositor import ChopsUpdate, Compositor
+from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
 from textual.cache import LRUCache
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
+
+from chatkv.tui.sure_places import PlacedChops, PlacedLayout
 
 
 class QuickCompositor(Compositor):
@@ -30,13 +32,19 @@ class QuickCompositor(Compositor):
         """The layout that ``_seen`` was taken from."""
         self._blanks: LRUCache[tuple[int, Style], Strip] = LRUCache(256)
 
+    def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
+        """See the base class."""
+        update = super().render_full_update(simplify)
+        return PlacedLayout(update.strips, update.region)
+
     def render_partial_update(self) -> ChopsUpdate | None:
         """See the base class."""
         self._wanted = list(self._dirty_regions)
         try:
-            return super().render_partial_update()
+            update = super().render_partial_update()
         finally:
             self._wanted = None
+        return PlacedChops(update.chops, update.spans, update.chop_ends) if update is not None else None
 
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
         wanted = self._wanted if self._wanted is not None else [crop or self.size.region]

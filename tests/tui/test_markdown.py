@@ -60,6 +60,34 @@ def test_what_came_in_pieces_looks_like_the_whole(step: int) -> None:
     assert drawn(stacked(growing.blocks, 40), 40) == shown(ALL)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. one\n\n2. two\n\n3. three\n",  # "2" alone is a paragraph
+        "a paragraph\n***bold*** and more",  # "***" alone is a rule
+        "a paragraph\n#tag",  # "#" alone is a heading
+        "- one\n**two** goes on",  # "*" alone is another list
+        "a paragraph\n| a | b |\n|---|---x",  # without the x it is a table
+        "one\u2028line\n\n- two\n\nthree",  # a line break to Python, and none to Markdown
+    ],
+)
+def test_what_looks_like_something_else_until_its_line_is_whole(text: str) -> None:
+    growing = Document()
+    for character in text:
+        growing.append(character)
+    growing.end()
+    assert drawn(stacked(growing.blocks, 40), 40) == shown(text)
+
+
+def test_code_that_was_moved_stays_so_while_more_comes() -> None:
+    growing = Document("before\n```\n" + "x" * 60)
+    stacked(growing.blocks, 40)
+    assert growing.blocks[1].scroll(6)
+    for character in "\nmore\n```\nand then text":
+        growing.append(character)
+        assert stacked(growing.blocks, 40).rows[2].x == 6
+
+
 def test_blocks_that_are_over_are_not_made_again() -> None:
     document = Document("one\n\ntwo\n\nthr")
     before = document.blocks[:2]

@@ -8,12 +8,12 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from rich.cells import cell_len
 from textual.content import Content, Span
 from textual.style import Style
 
+from chatkv.tui.chat.blocks import Heading, List, Quote, Rule
 from chatkv.tui.chat.fence import Fence
-from chatkv.tui.chat.rows import Block, Classes, Laid, Row, Text, behind, blank, stacked, wrapped
+from chatkv.tui.chat.rows import Block, Text
 from chatkv.tui.chat.table import Table
 
 _BULLETS = "•▪‣⭑◦"
@@ -37,7 +37,9 @@ class Document:
         self._reader = _Reader(dark, ansi)
         self._settled = 0
         self._tail = ""
-        """The text of the last block."""
+        """The text of what may still change: the last block, or the last two."""
+        self._sources: list[str] = []
+        """The text of each block from the first that is not settled."""
         self._read(text)
 
     def append(self, text: str) -> None:
@@ -49,16 +51,45 @@ class Document:
         """There is no more: what was defined at the end holds for all of it."""
         if _DEFINITION.search(self.text):
             self._settled = 0
+            self._sources.clear()
+            self.blocks.clear()
             self._read(self.text)
 
     def _read(self, text: str) -> None:
-        """``text``: all from the last block on."""
+        """``text``: all that is not settled."""
+        lines = text.split("\n")
         groups = list(_groups(parser().parse(text)))
-        blocks = [self._reader.block(group) for group in groups]
-        self.blocks[self._settled :] = [block for block in blocks if block is not None]
-        self._settled += sum(block is not None for block in blocks[:-1])
-        span = groups[-1][0].map if groups else None
-        self._tail = "".join(text.splitlines(keepends=True)[span[0] :]) if span else text
+        starts = [group[0].map[0] if group[0].map else 0 for group in groups]
+        settled = len(groups) - _open_blocks(lines, starts)
+        before = self.blocks[self._settled :]
+        known = dict(zip(self._sources, before, strict=True))
+        del self.blocks[self._settled :]
+        self._sources.clear()
+        for at, group in enumerate(groups):
+            end = starts[at + 1] if at + 1 < len(groups) else None
+            source = "\n".join(lines[starts[at] : end]).rstrip()
+            block = known.get(source) or self._reader.block(group)
+            if block is None:
+                continue
+            if isinstance(block, Fence) and len(self._sources) < len(before):
+                block.stay(before[len(self._sources)])
+            self.blocks.append(block)
+            self._sources.append(source)
+            if at < settled:
+                self._settled += 1
+        del self._sources[: len(self._sources) - (len(self.blocks) - self._settled)]
+        self._tail = "\n".join(lines[starts[settled] :]) if groups else text
+
+
+def _open_blocks(lines: Sequence[str], starts: Sequence[int]) -> int:
+    """How many blocks at the end what comes may change; ``starts``: the first line of each.
+
+    The last one always; the one before it as well, where the rest of a line decides what it belongs to:
+    "2" behind a list becomes "2. next", "***" behind a paragraph "***bold***".
+    """
+    if len(starts) < 2:
+        return len(starts)
+    return 2 if starts[-1] == len(lines) - 1 or lines[starts[-1] - 1].strip() else 1
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
@@ -162,81 +193,3 @@ def inline(token: Token) -> Content:
 
 def _link(token: Token, attribute: str) -> Style:
     return Style.from_meta({"@click": f"link({str(token.attrs.get(attribute, ''))!r})"})
-
-
-class Heading(Text):
-    """Of the first level in the middle."""
-
-    def __init__(self, text: Content, level: int) -> None:
-        super().__init__(text, (f"heading--{level}",), above=2 if level < 3 else 1, below=1)
-        self._centred = level == 1
-
-    def lay(self, width: int) -> Laid:
-        """See the base class."""
-        laid = super().lay(width)
-        if not self._centred:
-            return laid
-        rows = [
-            row._replace(before=((" " * ((width - row.text.cell_length) // 2), self.under),))
-            for row in laid.rows
-        ]
-        return Laid(rows, laid.lines)
-
-
-class List(Block):
-    """Items with a bullet or a number each, without blank rows between them."""
-
-    def __init__(self, items: Sequence[tuple[str, Sequence[Block]]], below: int) -> None:
-        self._items = items
-        self.below = below
-        self.inner = [block for _, blocks in items for block in blocks]
-
-    def lay(self, width: int) -> Laid:
-        """See the base class."""
-        rows: list[Row] = []
-        lines: list[str] = []
-        for at, (mark, blocks) in enumerate(self._items, 1):
-            room = max(1, width - cell_len(mark))
-            laid = stacked(blocks, room) if blocks else wrapped(Content(""), room)
-            laid = behind(laid, mark, ("list--mark",))
-            rows += laid.shifted(len(lines))
-            lines += laid.lines
-            if blocks and at < len(self._items):
-                rows += [blank(lines)] * blocks[-1].below
-        return Laid(rows, lines)
-
-
-class Quote(Block):
-    """With a bar at its left side."""
-
-    above = below = 1
-    _UNDER: Classes = ("quote",)
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self.inner = blocks
-
-    def lay(self, width: int) -> Laid:
-        """See the base class."""
-        laid = stacked(self.inner, max(1, width - 2))
-        rows = [
-            row._replace(
-                before=(("▌", ("quote", "quote--bar")), (" ", self._UNDER), *_under(row.before, self._UNDER)),
-                under=self._UNDER + row.under,
-            )
-            for row in laid.rows
-        ]
-        return Laid(rows, laid.lines)
-
-
-def _under(pieces: Sequence[tuple[str, Classes]], classes: Classes) -> tuple[tuple[str, Classes], ...]:
-    return tuple((text, classes + own) for text, own in pieces)
-
-
-class Rule(Block):
-    """A line from left to right."""
-
-    below = 1
-
-    def lay(self, width: int) -> Laid:
-        """See the base class."""
-        return Laid([Row(Content(""), 0, before=(("─" * width, ("rule",)),))], [""])
