@@ -21,7 +21,23 @@ PROMPTS = (
     "What is 17 + 25? Think step by step.",
     "Übersetze ins Englische: Der Hund schläft.",
     "为什么天空是蓝色的？",
+    """Summarise this in two sentences.
+
+A program that answers questions with a language model reads the same words again and again. Every turn of a
+conversation begins with all the turns before it; every question to the same assistant begins with the same
+instructions. What the model makes of a token, the keys and values of its attention layers, depends only on
+the tokens that stand before it. So whoever keeps those keys and values for a text need not compute them again
+for any other text that begins alike. Memory for them is cut into blocks of a fixed size, as an operating
+system cuts memory into pages, and a table says for each request which block holds which part of its text.
+Blocks that several requests read are counted, and given back when nobody needs them. A tree of all the texts
+whose blocks are kept, in which common beginnings are stored once, finds the longest known beginning of a new
+text in the time it takes to read it. When memory runs short, the leaves that were used least recently go
+first. Most of the time that people wait for a first word is spent on text that was already known: with such a
+tree a long document that was read once is asked about for the second time almost at once. It goes wrong in
+quiet ways, too. A date in the first line of the instructions, a list whose order changes, one space more at
+the end of a message, and nothing that follows is known any longer.""",
 )
+"""Short ones as people type them, and one that is computed as a prompt of many rows."""
 ANSWER_TOKENS = 24
 _BLOCK = 16
 
