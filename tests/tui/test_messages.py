@@ -8,6 +8,7 @@ from textual.events import MouseScrollRight
 from textual.geometry import Offset
 from textual.selection import Selection
 
+from chatkv.chat.store import SessionStore
 from chatkv.tui.chat.messages import AnswerView
 from tests.tui.helpers import Bench
 
@@ -119,3 +120,18 @@ async def test_nothing_is_drawn_anew_that_has_not_changed(tmp_path: Path) -> Non
         bench.app.theme = "chatkv-light"
         await pilot.pause()
         assert not set(map(id, strips)) & {id(s) for p in view._placed for s in p.strips}
+
+
+async def test_a_kept_answer_without_its_models_name_is_headed_alike_before_and_after_loading(
+    tmp_path: Path,
+) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    conversation = store.create()
+    for role, text in (("user", "question"), ("assistant", "answer")):
+        store.append(conversation, conversation.append(role, text))
+    bench = Bench(tmp_path)
+    async with bench.run(ready=False):
+        assert "model  answer" in bench.screen_text
+        bench.engine.ready()
+        await bench.settle()
+        assert "model  answer" not in bench.screen_text and "smol   answer" in bench.screen_text

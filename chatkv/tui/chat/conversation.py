@@ -225,6 +225,16 @@ class ConversationView(VerticalScroll):
         """To the newest line, and follow it again."""
         await self.follow()
 
+    def name_model(self, who: str) -> None:
+        """Answers that come are headed by ``who``, and those that are kept without their model's name."""
+        self.who = who
+        said = {message.id: message for message in self.session.conversation.path()}
+        for view in self._views:
+            if isinstance(view, AnswerView) and view.message_id in said:
+                view.head(made_by(said[view.message_id], who))
+        if self._live is not None:
+            self._live.head(who)
+
     def _view(self, message: Message) -> MessageView:
         if message.role == "assistant":
             view: MessageView = AnswerView(made_by(message, self.who), message, self._siblings(message))

@@ -175,6 +175,13 @@ class MessageView(Widget):
         """What it says now."""
         raise NotImplementedError
 
+    def head(self, who: str) -> None:
+        """Show that this one said it."""
+        if who != self._who:
+            self._who = who
+            self._forget(self._placed[:1])
+            self.refresh()
+
     def select(self, selected: bool) -> None:
         """Show that keys act on this one (or no longer)."""
         if selected != self._picked:

@@ -76,7 +76,7 @@ class ChatPane(Container):
         """From now on answers are headed by this model's short name."""
         self._who = short_name(model)
         for view in self._views:
-            view.who = self._who
+            view.name_model(self._who)
 
     async def show(self, session: Session) -> None:
         """Put ``session`` on the screen."""
