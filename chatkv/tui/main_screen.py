@@ -157,6 +157,7 @@ class MainScreen(SizedScreen):
         self.prompt.session_key = session.key
         self.prompt.load(session.draft)
         self.prompt.set_history(session.sent)
+        self.chat.show_context(context_of(self.desk))
         with self._one_frame():
             await self.chat.show(session)
         self.desk.feed.dirty = True
@@ -200,6 +201,7 @@ class MainScreen(SizedScreen):
         self.catch_up()
         if self._dirty or self.desk.book.running:
             self._dirty, self._drawn = False, True
+            self.chat.show_context(context_of(self.desk))
             await self.chat.sync()
             self._draw_lines()
 
@@ -230,7 +232,6 @@ class MainScreen(SizedScreen):
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE, kept(book))
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))
-        self.chat.show_context(context_of(desk))
 
     def engine_ready(self) -> None:
         """From now on tokens can be read as text, and answers are headed by the model's name."""

@@ -36,6 +36,21 @@ async def test_of_a_session_in_the_background_it_is_told_once(tmp_path: Path) ->
         assert bench.said == [told]
 
 
+async def test_the_gauge_is_of_the_session_that_is_shown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        chat, first = bench.app.main.chat, bench.session
+        of_first = str(chat.border_subtitle)
+        await bench.pilot.press("ctrl+n")
+        await bench.pilot.pause()
+        assert "context" in of_first
+        assert not chat.border_subtitle
+        bench.app.book.switch(first)
+        await bench.app.main.show_session(first)
+        assert str(chat.border_subtitle) == of_first
+
+
 async def test_and_where_another_pane_hides_the_gauge(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run((80, 24)):

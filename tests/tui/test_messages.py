@@ -134,4 +134,5 @@ async def test_a_kept_answer_without_its_models_name_is_headed_alike_before_and_
         assert "model  answer" in bench.screen_text
         bench.engine.ready()
         await bench.settle()
-        assert "model  answer" not in bench.screen_text and "smol   answer" in bench.screen_text
+        assert "model  answer" not in bench.screen_text
+        assert "smol   answer" in bench.screen_text
