@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from chatkv.kvcache.events import ROOT
 
+_KEPT = 1_000
+"""Requests that are over of which it is known where they ended."""
+
 
 class Ends:
     """The deepest node of each open request, and of the last request of each session (root: nothing is left).
@@ -21,6 +24,9 @@ class Ends:
         self.version = 0
         """Grows with every change."""
         self._at: dict[int, set[str]] = {}
+        self._over: dict[int, int] = {}
+        """Request that is over → node."""
+        self._over_at: dict[int, set[int]] = {}
 
     def start(self, request: int, session: str) -> None:
         """A request of ``session`` opened."""
@@ -40,7 +46,23 @@ class Ends:
         if node != ROOT:
             self._leave(session)
             self._put(session, node)
+            self._keep(request, node)
+            if len(self._over) > _KEPT:
+                self._drop(next(iter(self._over)))
         self.version += 1
+
+    def stand(self, session: str, request: int) -> bool:
+        """The session goes on from where ``request`` ended: a person is back at its answer, or forked there.
+
+        False where it did before, and where that is not known (any more).
+        """
+        node = self._over.get(request)
+        if node is None or node == self.sessions.get(session):
+            return False
+        self._leave(session)
+        self._put(session, node)
+        self.version += 1
+        return True
 
     def replace(self, node: int, heir: int) -> None:
         """What ended in ``node`` ends in ``heir`` now."""
@@ -49,6 +71,8 @@ class Ends:
                 self.open[request] = heir
         for session in self._at.pop(node, ()):
             self._put(session, heir)
+        for request in tuple(self._over_at.get(node, ())):
+            self._keep(request, heir)
         self.version += 1
 
     def clear(self) -> None:
@@ -56,6 +80,8 @@ class Ends:
         self.open = dict.fromkeys(self.open, ROOT)
         self.sessions.clear()
         self._at.clear()
+        self._over.clear()
+        self._over_at.clear()
         self.version += 1
 
     def __iter__(self) -> Iterator[int]:
@@ -67,6 +93,8 @@ class Ends:
         twin = Ends()
         twin.open, twin.sessions, twin.version = self.open.copy(), self.sessions.copy(), self.version
         twin._at = {node: sessions.copy() for node, sessions in self._at.items()}
+        twin._over = self._over.copy()
+        twin._over_at = {node: requests.copy() for node, requests in self._over_at.items()}
         return twin
 
     def _put(self, session: str, node: int) -> None:
@@ -79,3 +107,15 @@ class Ends:
             self._at[node].discard(session)
             if not self._at[node]:
                 del self._at[node]
+
+    def _keep(self, request: int, node: int) -> None:
+        if request in self._over:
+            self._drop(request)
+        self._over[request] = node
+        self._over_at.setdefault(node, set()).add(request)
+
+    def _drop(self, request: int) -> None:
+        node = self._over.pop(request)
+        self._over_at[node].discard(request)
+        if not self._over_at[node]:
+            del self._over_at[node]

@@ -76,6 +76,15 @@ class Mirror(MirrorState):
         self.structure_version += bool(stale)
         return bool(stale)
 
+    def stand(self, session: str, request: int) -> bool:
+        """A person went back to what ``request`` answered, or forked there: that is no branch left behind.
+
+        For whoever shows a live picture; no event tells of it. False where nothing looks other by it.
+        """
+        moved = self._ends.stand(session, request)
+        self.structure_version += moved
+        return moved
+
     def _use(self, node: Node, seq: int) -> None:
         """Every node on the path was last used now; in ``hash`` a use is of single nodes."""
         for found in [node] if self.cache == "hash" else self._tree.up(node.id):

@@ -92,6 +92,11 @@ class Feed:
             self.stats = self._stats
             self.dirty = True
 
+    def stand(self, session: str, request: int) -> None:
+        """``session`` shows the answer that ``request`` made. A picture held still stays as it is."""
+        if self._shown is not self._live and self._live.stand(session, request):
+            self.dirty = True
+
     def fade(self, now: float) -> None:
         """It is ``now`` (``time.time()``): what was evicted looks faint after a while, then goes; old
         evictions no longer count for the minute.

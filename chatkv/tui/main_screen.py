@@ -201,6 +201,9 @@ class MainScreen(SizedScreen):
         self.catch_up()
         if self._dirty or self.desk.book.running:
             self._dirty, self._drawn = False, True
+            current = self.desk.book.current
+            if (request := current.stands_at) is not None:
+                self.desk.feed.stand(current.key, request)
             self.chat.show_context(context_of(self.desk))
             await self.chat.sync()
             self._draw_lines()

@@ -54,6 +54,36 @@ async def test_thoughts_that_the_next_prompt_drops_are_a_branch_left_behind(
         assert "├─-" in row
 
 
+def marked(bench: Bench) -> list[str]:
+    """Rows of the tree that say of a node that it is left behind."""
+    return [line for line in bench.screen_text.splitlines() if "├─-" in line or "└─-" in line]
+
+
+async def test_the_version_that_is_shown_is_not_left_behind(tmp_path: Path) -> None:
+    words = iter(("first answer", "second answer", "third"))
+    bench = Bench(tmp_path, script=lambda request: next(words))
+    async with bench.run(size=(200, 50)):
+        await bench.ask("a question")
+        await bench.press("ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+
+        def left() -> str:
+            mirror = bench.app.desk.feed.mirror
+            nodes = [node for node in mirror.nodes.values() if mirror.left_behind(node)]
+            return "".join(bench.engine.decode(node.tokens.tolist()) for node in nodes)
+
+        assert "first" in left()
+        assert any("first" in line for line in marked(bench))
+        await bench.press("escape", "left")
+        assert not any("first" in line for line in marked(bench))
+        assert "first" not in left()
+        assert "second" in left()
+        await bench.press("ctrl+o", "enter")
+        await bench.press("alt+1", "escape", "right")
+        assert not left(), "the fork goes on from the first"
+
+
 async def test_a_click_in_the_queue_goes_to_the_session(tmp_path: Path) -> None:
     bench = Bench(tmp_path, num_blocks=8)
     async with bench.run(size=(200, 50)):

@@ -121,6 +121,14 @@ class Session:
         return self._newest("assistant")
 
     @property
+    def stands_at(self) -> int | None:
+        """The request that made the newest answer on the way to the head; None where that was not in this
+        run, or another is on its way.
+        """
+        answer = self.last_answer if self.running is None else None
+        return self.requests.get(answer.id) if answer is not None else None
+
+    @property
     def last_question(self) -> Message | None:
         """The newest user message on the way to the head."""
         return self._newest("user")
