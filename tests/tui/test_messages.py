@@ -136,3 +136,16 @@ async def test_a_kept_answer_without_its_models_name_is_headed_alike_before_and_
         await bench.settle()
         assert "model  answer" not in bench.screen_text
         assert "smol   answer" in bench.screen_text
+
+
+async def test_that_there_is_more_below_is_said_as_soon_as_it_is_out_of_sight(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, script=lambda request: "line\n\n" * 40)
+    async with bench.run():
+        await bench.ask("question")
+        chat = bench.app.main.chat
+        assert "context" in str(chat.border_subtitle)
+        steps = (("escape home", "more below"), ("end", "context"), ("up up up", "more below"))
+        for keys, words in steps:
+            await bench.pilot.press(*keys.split())
+            await bench.pilot.pause()
+            assert words in str(chat.border_subtitle)

@@ -51,6 +51,9 @@ class More(Static):
 class ConversationView(VerticalScroll):
     """Follows its session: ``sync`` brings the widgets in line with it, whatever changed."""
 
+    class EndSeen(TextualMessage):
+        """Scrolled to the end of what is there, or away from it."""
+
     DEFAULT_CSS = """
     ConversationView { padding: 0; scrollbar-size-vertical: 1; }
     ConversationView > .list { height: auto; min-height: 100%; }
@@ -99,6 +102,7 @@ class ConversationView(VerticalScroll):
         self._settings = SystemView("set")
         self._empty = Static(welcome, classes="empty", markup=False)
         self._lock = asyncio.Lock()
+        self._was_at_end = True
 
     async def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
@@ -112,6 +116,13 @@ class ConversationView(VerticalScroll):
     def at_end(self) -> bool:
         """True where nothing lies below what is seen."""
         return self.scroll_offset.y >= self.max_scroll_y - 1
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Tell when the end comes into sight, or leaves it."""
+        super().watch_scroll_y(old_value, new_value)
+        if self.at_end != self._was_at_end:
+            self._was_at_end = self.at_end
+            self.post_message(self.EndSeen())
 
     async def sync(self) -> None:
         """Bring the widgets in line with the session. Cheap where nothing changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual import on
 from textual.containers import Container
 from textual.content import Content
 
@@ -114,8 +115,15 @@ class ChatPane(Container):
         if view is None:
             return
         await view.sync()
+        self._show_lines()
+
+    @on(ConversationView.EndSeen)
+    def _show_lines(self) -> None:
+        view = self.view
+        if view is None:
+            return
         title = f"Chat · {one_line(view.session.name, 40)}"
-        more = gauge(self._used) if view.at_end else "↓ more below · end"
+        more = gauge(self._used) if view.at_end else f"↓ more below · {hint('move.last')}"
         warns = not view.at_end or near(self._used)
         if warns != self.has_class("-near"):
             # Of all that is in the pane nothing looks other by it: Textual would look at each widget's style.
