@@ -41,6 +41,11 @@ class HotCold:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.cold_percent < 100:
             raise UsageError(f"--cold-percent must be 1 to 99, got {self.cold_percent}")
+        if self.requests * self.cold_percent < 100:
+            least = -(-100 // self.cold_percent)
+            raise UsageError(
+                f"of {self.requests} requests none is cold: --cold-percent {self.cold_percent} takes {least} or more"
+            )
         return self
 
 

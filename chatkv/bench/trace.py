@@ -65,18 +65,27 @@ def scale_of(path: Path) -> int:
     for _, record, _ in _lines(path):
         if record is not None:
             return MOONCAKE_BLOCK if "hash_ids" in record else 1
-    raise ChatkvError(
-        f"{path}: no line of this file is a request; see chatkv bench trace --help for the forms"
-    )
+    raise _no_trace(path)
 
 
 def size_of(path: Path, block_size: int) -> tuple[int, int]:
-    """How many requests the trace has, and blocks of ``block_size`` units that hold all of them at once."""
+    """How many requests the trace has, and blocks of ``block_size`` units that hold all of them at once.
+
+    Raises ChatkvError where it has none, or can't be read.
+    """
     requests = blocks = 0
     for entry in read_trace(path, lambda problem: None):
         requests += 1
         blocks += blocks_for(max(len(entry.prompt), len(entry.stored)), block_size) + 1
+    if not requests:
+        raise _no_trace(path)
     return requests, blocks
+
+
+def _no_trace(path: Path) -> ChatkvError:
+    return ChatkvError(
+        f"{path}: no line of this file is a request; see chatkv bench trace --help for the forms"
+    )
 
 
 def read_trace(path: Path, problem: Callable[[str], None]) -> Iterator[Entry]:

@@ -263,9 +263,16 @@ def _log_to_file() -> None:
 def _check_theme(name: str | None) -> None:
     if name is None:
         return
+    from chatkv.text import nearest
     from chatkv.tui.themes import load_themes, theme_names
 
     known = theme_names()
     if name not in known:
-        faults = "".join(f"; {problem}" for problem in load_themes()[1])
-        raise UsageError(f"--theme {name!r} is not known; there are {', '.join(known)}{faults}")
+        faults = load_themes()[1]
+        # A file that bears the name is what is meant.
+        if own := [problem for problem in faults if problem.path.stem == name]:
+            raise UsageError(f"--theme {name!r} can't be had: {own[0].path}: {own[0].message}")
+        others = "".join(f"; {problem}" for problem in faults)
+        raise UsageError(
+            f"--theme {name!r} is not known{nearest(name, known)}; there are {', '.join(known)}{others}"
+        )

@@ -114,7 +114,7 @@ async def _hear(viewer: web.WebSocketResponse, process: AppProcess, text: str) -
     """One message of the page; what is not one of textual.js' is passed over."""
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested thousands of times
         return
     match said:
         case ["stdin", str(typed)]:

@@ -27,7 +27,12 @@ def test_the_same_seed_asks_the_same_and_the_share_is_cold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "word"), [({"clients": 0}, "--clients"), ({"cold_percent": 100}, "--cold-percent")]
+    ("options", "word"),
+    [
+        ({"clients": 0}, "--clients"),
+        ({"cold_percent": 100}, "--cold-percent"),
+        ({"requests": 19, "cold_percent": 5}, "takes 20 or more"),
+    ],
 )
 def test_sizes_are_checked(options: dict[str, int], word: str) -> None:
     with pytest.raises(UsageError, match=word):

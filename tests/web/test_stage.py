@@ -171,7 +171,8 @@ async def test_messages_that_are_none_are_passed_over() -> None:
         await served.log_in()
         tab = await served.open()
         await tab.hear()
-        for text in ("", "{", "7", "[]", "{}", '["stdin"]', '["stdin", 7]', '["resize", null]', '["quit"]'):
+        nested = "[" * 50_000
+        for text in ("", "{", "7", "[]", nested, '["stdin"]', '["stdin", 7]', '["resize", null]', '["quit"]'):
             await tab.socket.send_str(text)
         await tab.socket.send_bytes(b'["stdin", "bytes"]')
         for wide in (0, -1, 10**9, True, None, "x", 80.5):

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from chatkv.text import one_line
 from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.keys_in_order import obey_now
@@ -21,6 +22,17 @@ class LineInput(Input):
 
     async def _on_key(self, event: events.Key) -> None:
         await obey_now(self, event)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        """In one printable line, as much of it as there is room for. Textual takes the first line, even an
+        empty one, and nothing of what is too long.
+        """
+        event.prevent_default()
+        event.stop()
+        start, end = sorted(self.selection)
+        room = (self.max_length or len(event.text)) - len(self.value) + end - start
+        if text := one_line(event.text, max(1, len(event.text)))[: max(0, room)]:
+            self.replace(text, start, end)
 
 
 class AskLine(Dialog[str | None]):
