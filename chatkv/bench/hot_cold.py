@@ -43,9 +43,8 @@ class HotCold:
             raise UsageError(f"--cold-percent must be 1 to 99, got {self.cold_percent}")
         if self.requests * self.cold_percent < 100:
             least = -(-100 // self.cold_percent)
-            raise UsageError(
-                f"of {self.requests} requests none is cold: --cold-percent {self.cold_percent} takes {least} or more"
-            )
+            none = f"of {self.requests} requests none is cold"
+            raise UsageError(f"{none}: --cold-percent {self.cold_percent} takes {least} or more")
         return self
 
 
