@@ -59,7 +59,7 @@ class SessionPicker(FindDialog[str]):
     ]
 
     DEFAULT_CSS = """
-    SessionPicker > Vertical { width: 76; max-height: 30; }
+    SessionPicker > Vertical { width: 76; max-height: 30; border-subtitle-color: $text-muted; }
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class SessionPicker(FindDialog[str]):
         """Its parts."""
         with Vertical() as box:
             box.border_title = f"Sessions · {self._book.order}"
+            box.border_subtitle = "hit %"
             yield LineInput(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
             yield Static(
