@@ -15,6 +15,7 @@ from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore
 from chatkv.engine.cuda_graph import CudaGraphs
 from chatkv.engine.devices import free_memory
+from chatkv.engine.freed import return_freed_memory
 from chatkv.engine.graph_start import start_graphs, wants_graphs, why_none
 from chatkv.engine.headroom import headroom
 from chatkv.engine.messages import Ready
@@ -43,6 +44,7 @@ def load(config: EngineConfig, outbox: Outbox, progress: Progress) -> tuple[Engi
     codec = Codec.load(folder)
     compute = build(folder, config.dtype, config.attention, config.device, limits_of(config), progress)
     core, ready = assemble(config, compute, codec, outbox, progress)
+    return_freed_memory()
     return core, replace(ready, load_s=time.perf_counter() - start)
 
 
