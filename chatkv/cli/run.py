@@ -271,7 +271,7 @@ def _check_theme(name: str | None) -> None:
         faults = load_themes()[1]
         # A file that bears the name is what is meant.
         if own := [problem for problem in faults if problem.path.stem == name]:
-            raise UsageError(f"--theme {name!r} can't be had: {own[0].path}: {own[0].message}")
+            raise UsageError(f"--theme {name!r} can't be had: {own[0]}")
         others = "".join(f"; {problem}" for problem in faults)
         raise UsageError(
             f"--theme {name!r} is not known{nearest(name, known)}; there are {', '.join(known)}{others}"

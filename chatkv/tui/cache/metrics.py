@@ -56,10 +56,10 @@ class MetricsView(Widget, can_focus=True):
         """Take the figures of this state (they are the same for every session)."""
         if self._shown.again(mirror, None):
             return
-        self._mirror = mirror
+        begins, self._mirror = self._mirror is None, mirror
         running = sum(view.state == RUNNING for view in mirror.requests.values())
         self._queue = (len(mirror.waiting), running)
-        self.refresh()
+        self.refresh(layout=begins)
 
     def set_engine(self, stats: EngineStats | None, evictions_a_minute: int) -> None:
         """What the records alone don't tell: the engine's own figures, and what happened in a minute."""
