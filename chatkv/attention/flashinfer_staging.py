@@ -8,26 +8,16 @@ buffer of its own, which each ``plan`` writes, so a plan also waits for the copi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
+from chatkv.attention.host_room import Event, HostRoom
 
 SETS = 2
-
-
-class Event(Protocol):
-    """A mark in the device's queue of work, as ``torch.cuda.Event`` is."""
-
-    def record(self) -> None:
-        """Put the mark behind all that was asked for so far."""
-
-    def synchronize(self) -> None:
-        """Wait until the device has passed the mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +34,8 @@ class Staged:
 
 @dataclass(slots=True)
 class _Set:
+    room: HostRoom
     event: Event | None = None
-    room: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 class Staging:
@@ -57,9 +47,9 @@ class Staging:
         """On a CPU nothing is pinned, and copies are over when they return. ``pin``, ``event``: for tests."""
         on_gpu = device.type == "cuda"
         self._device = device
-        self._pin = on_gpu if pin is None else pin
+        pinned = on_gpu if pin is None else pin
         self._new_event = event if event is not None or not on_gpu else torch.cuda.Event
-        self._sets = [_Set() for _ in range(SETS)]
+        self._sets = [_Set(HostRoom(pinned)) for _ in range(SETS)]
         self._turn = 0
 
     def stage(self, batch: PagedBatch) -> Staged:
@@ -69,11 +59,11 @@ class Staging:
         if own.event is not None:
             own.event.synchronize()
         return Staged(
-            qo_indptr=self._put(own, "qo_indptr", batch.qo_indptr),
-            kv_indptr=self._put(own, "kv_indptr", batch.kv_indptr),
+            qo_indptr=_put(own, "qo_indptr", batch.qo_indptr),
+            kv_indptr=_put(own, "kv_indptr", batch.kv_indptr),
             # Block ids alone are read by kernels only: a plan that gets them from the host would wait.
-            kv_indices=self._put(own, "kv_indices", batch.kv_indices).to(self._device, non_blocking=True),
-            last_page_len=self._put(own, "last_page_len", batch.last_page_len),
+            kv_indices=_put(own, "kv_indices", batch.kv_indices).to(self._device, non_blocking=True),
+            last_page_len=_put(own, "last_page_len", batch.last_page_len),
             longest=int(batch.q_lens.max(initial=0)),
         )
 
@@ -90,11 +80,8 @@ class Staging:
             own.event = own.event or self._new_event()
             own.event.record()
 
-    def _put(self, own: _Set, name: str, array: npt.NDArray[np.int32]) -> torch.Tensor:
-        room = own.room.get(name)
-        if room is None or len(room) < len(array):
-            size = 1 << max(len(array) - 1, 15).bit_length()
-            room = own.room[name] = torch.empty(size, dtype=torch.int32, pin_memory=self._pin)
-        view = room[: len(array)]
-        view.numpy()[...] = array
-        return view
+
+def _put(own: _Set, name: str, array: npt.NDArray[np.int32]) -> torch.Tensor:
+    view = own.room.take(name, len(array), torch.int32)
+    view.numpy()[...] = array
+    return view

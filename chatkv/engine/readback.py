@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from chatkv.attention.flashinfer_staging import Event
+from chatkv.attention.host_room import Event, HostRoom
 from chatkv.engine.graphs import Rows, pick
 
 
@@ -24,10 +24,9 @@ class Readback:
         """On a CPU nothing is copied. ``pin``, ``event``: for tests."""
         on_gpu = device.type == "cuda"
         self._device = device
-        self._pin = on_gpu if pin is None else pin
         self._new_event = event if event is not None or not on_gpu else torch.cuda.Event
         self._done: Event | None = None
-        self._room: dict[str, torch.Tensor] = {}
+        self._room = HostRoom(on_gpu if pin is None else pin)
 
     def read(self, rows: Rows, whole: Sequence[bool] | None = None) -> Sequence[torch.Tensor]:
         """One tensor on the CPU a row: fp32 ``[vocab]`` where ``whole``, else the likeliest id (int64 [],
@@ -68,11 +67,7 @@ class Readback:
         return self._host(name, tensor).copy_(tensor).to(self._device, non_blocking=True)
 
     def _host(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        room = self._room.get(name)
-        if room is None or room.numel() < like.numel():
-            size = 1 << max(like.numel() - 1, 15).bit_length()
-            room = self._room[name] = torch.empty(size, dtype=like.dtype, pin_memory=self._pin)
-        return room[: like.numel()].view(like.shape)
+        return self._room.take(name, like.numel(), like.dtype).view(like.shape)
 
     def _wait(self) -> None:
         if self._new_event is not None:
