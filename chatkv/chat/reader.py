@@ -119,8 +119,6 @@ class _Reader:
         known = self.conv.messages.get(message.id)
         if known is None:
             self.conv.add(message)
-            if message.role == "user":
-                self.conv.draft, self.conv.draft_for = "", None
         elif known != message:
             self.report(line, f"message id {message.id} is already used above, skipped")
         else:  # Written twice (a write whose success could not be confirmed): the same message.

@@ -129,6 +129,8 @@ class Conversation:
     def add(self, message: Message) -> None:
         """Put ``message`` behind its own ``parent`` and make it the head. With parent None it is a new start.
 
+        A user's message ends the draft before it.
+
         Raises:
             ChatError: its id is taken, or its parent is not here.
         """
@@ -139,6 +141,8 @@ class Conversation:
         self.messages[message.id] = message
         self._children.setdefault(message.parent, []).append(message.id)
         self.head = message.id
+        if message.role == "user":
+            self.draft, self.draft_for = "", None
 
     def set_head(self, id: str | None) -> None:
         """Go on from message ``id`` (None: from the start).

@@ -180,10 +180,6 @@ class SessionBook:
             self.set_head(session, parent)
         session.notice = None
         session.sent.append(text)
-        session.conversation.draft, session.conversation.draft_for = (
-            "",
-            None,
-        )  # as whoever reads the file has it
         message = Message(new_id(), session.conversation.head, "user", text, None, {"time": time.time()})
         self._append(session, message)
         return message
