@@ -17,6 +17,7 @@ from chatkv.bench.roofline import copy_bandwidth, share, step_bytes, weight_byte
 from chatkv.engine.core import EngineCore
 from chatkv.engine.messages import GenerateRequest, Sampling, Turn
 from chatkv.engine.outbox import Outbox
+from chatkv.engine.runner import Part, laid_out
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.kvcache.cache import blocks_for
 from chatkv.scheduler.events import StepDone
@@ -197,16 +198,13 @@ class Bench:
     def _held(self, ids: Sequence[int]) -> PagedBatch:
         """A decode step over what the KV holds of the requests ``ids``."""
         size, cache = self._core.runner.block_size, self._core.cache
-        lens = np.array([self._core.live[id].request.num_tokens - 1 for id in ids], dtype=np.int32)
-        tables = (cache.row(id).blocks.array for id in ids)
-        rows = [table[: blocks_for(int(n), size)] for table, n in zip(tables, lens, strict=True)]
-        return PagedBatch(
-            np.arange(len(ids) + 1, dtype=np.int32),
-            np.cumsum([0, *map(len, rows)]).astype(np.int32),
-            np.concatenate(rows),
-            ((lens - 1) % size + 1).astype(np.int32),
-            size,
-        )
+        parts = []
+        for id in ids:
+            request = self._core.live[id].request
+            held = request.num_tokens - 1
+            blocks = cache.row(id).blocks.array[: blocks_for(held, size)]
+            parts.append(Part(request.tokens[held - 1 : held], held - 1, blocks, 0))
+        return laid_out(parts, size)[0]
 
     def _prompts(self, result: SpeedResult) -> None:
         cold, cached = [], []

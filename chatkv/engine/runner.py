@@ -89,7 +89,7 @@ class Runner:
 
     @torch.inference_mode()
     def _compute(self, parts: Sequence[Part], kv: torch.Tensor) -> Rows:
-        batch, ids, positions, slots, rows = _laid_out(parts, self.block_size)
+        batch, ids, positions, slots, rows = laid_out(parts, self.block_size)
         if self.graphs is not None and kv is self.kv and len(ids) == len(parts) == len(rows):
             replayed = self.graphs.run(batch, ids, positions, slots)
             if replayed is not None:
@@ -104,7 +104,7 @@ class Runner:
         return Rows(logits, None)
 
 
-def _laid_out(
+def laid_out(
     parts: Sequence[Part], size: int
 ) -> tuple[PagedBatch, Int64Array, Int64Array, Int64Array, Int64Array]:
     """The batch of ``parts``; ids, positions and slots of its tokens, and the rows whose logits are wanted.
