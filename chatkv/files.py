@@ -19,7 +19,7 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
     """
     if isinstance(data, str):
         data = data.encode("utf-8")
-    if _is_special(path):
+    if is_special(path):
         path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
@@ -46,8 +46,8 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
         os.close(folder)
 
 
-def _is_special(path: Path) -> bool:
-    """Whether something that is no file has this name: to take its place would take it from everybody."""
+def is_special(path: Path) -> bool:
+    """Whether a device or a pipe has this name: to take its place would take it from everybody."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -72,12 +72,12 @@ def themes(incomplete: str) -> Offers:
                 name = tomllib.loads(path.read_text("utf-8")).get("name", path.stem)
                 if isinstance(name, str):
                     found[name] = None
-    near = [name for name in found if name.startswith(incomplete)]
+    near = harmless([name for name in found if name.startswith(incomplete)])
     if incomplete and near:
-        return harmless([*near])
+        return near
     from textual.theme import BUILTIN_THEMES  # takes longer than all the rest
 
-    return [*harmless([*near]), *(name for name in sorted(BUILTIN_THEMES) if name.startswith(incomplete))]
+    return [*near, *(name for name in sorted(BUILTIN_THEMES) if name.startswith(incomplete))]
 
 
 def models(incomplete: str) -> Offers:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chatkv.files import write_whole
+from chatkv.files import is_special, write_whole
 from chatkv.text import one_line
 
 _PIPED_WIDTH = 240
@@ -84,8 +84,8 @@ def check_target(path: Path | None) -> None:
         return
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file() and os.access(path, os.W_OK):
-        return  # a device or a pipe: written to as it is
+    if is_special(path) and os.access(path, os.W_OK):
+        return  # it is written to as it is
     if not os.access(path.parent, os.W_OK | os.X_OK):
         problem = errno.EACCES if path.parent.is_dir() else errno.ENOENT
         raise OSError(problem, os.strerror(problem), str(path.parent))

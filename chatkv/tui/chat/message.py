@@ -61,12 +61,7 @@ class MessageList(Vertical):
         "inline--strong",
         "inline--struck",
         "inline--code",
-        "heading--1",
-        "heading--2",
-        "heading--3",
-        "heading--4",
-        "heading--5",
-        "heading--6",
+        *(f"heading--{level}" for level in range(1, 7)),
         "list--mark",
         "quote",
         "quote--bar",
@@ -95,30 +90,6 @@ class MessageList(Vertical):
         &:dark > .inline--code { background: $warning 10%; color: $text-warning 95%; }
         &:light > .inline--code { background: $error 5%; color: $text-error 95%; }
         &:ansi > .inline--code { background: ansi_default; }
-        & > .heading--1 {
-            color: $markdown-h1-color; background: $markdown-h1-background;
-            text-style: $markdown-h1-text-style;
-        }
-        & > .heading--2 {
-            color: $markdown-h2-color; background: $markdown-h2-background;
-            text-style: $markdown-h2-text-style;
-        }
-        & > .heading--3 {
-            color: $markdown-h3-color; background: $markdown-h3-background;
-            text-style: $markdown-h3-text-style;
-        }
-        & > .heading--4 {
-            color: $markdown-h4-color; background: $markdown-h4-background;
-            text-style: $markdown-h4-text-style;
-        }
-        & > .heading--5 {
-            color: $markdown-h5-color; background: $markdown-h5-background;
-            text-style: $markdown-h5-text-style;
-        }
-        & > .heading--6 {
-            color: $markdown-h6-color; background: $markdown-h6-background;
-            text-style: $markdown-h6-text-style;
-        }
         & > .list--mark { color: $text-primary; }
         &:light > .list--mark { color: $text-secondary; }
         & > .quote { background: $boost; }
@@ -131,7 +102,11 @@ class MessageList(Vertical):
         & > .table--line { color: $foreground 20%; }
         & > .table--head { color: $primary; }
     }
-    """
+    """ + "".join(
+        f"MessageList > .heading--{level} {{ color: $markdown-h{level}-color; "
+        f"background: $markdown-h{level}-background; text-style: $markdown-h{level}-text-style; }}"
+        for level in range(1, 7)
+    )
 
 
 class MessageView(Widget):
