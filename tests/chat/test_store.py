@@ -273,3 +273,16 @@ def test_a_draft_ends_with_the_question_that_came_of_it(tmp_path: Path) -> None:
     store.append(conv, conv.append("user", "half a question"))
     (back,) = reload(store)
     assert (back.draft, back.draft_for) == ("", None)
+
+
+def test_a_draft_ends_with_a_question_of_another_process(tmp_path: Path) -> None:
+    ours = SessionStore(tmp_path)
+    conv = ours.create()
+    ours.set_draft(conv, "half")
+    theirs = SessionStore(tmp_path)
+    (twin,) = theirs.load_all()[0]
+    assert twin.draft == "half"
+    theirs.append(twin, twin.append("user", "asked"))
+    ours.catch_up(conv)
+    (back,) = reload(ours)
+    assert conv.draft == twin.draft == back.draft == ""
