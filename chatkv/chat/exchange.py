@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chatkv.chat.errors import ChatError
+from chatkv.chat.thought import Said, given, whole
 from chatkv.chat.tree import Conversation, Role, clean_name
 from chatkv.files import write_whole
 from chatkv.text import one_line, printable
@@ -45,19 +46,27 @@ def as_markdown(conv: Conversation) -> str:
     parts = [f"# {one_line(conv.name, 200)}"]
     if conv.system:
         parts.append(f"**system**\n\n{printable(conv.system)}")
-    parts += [f"**{message.role}**\n\n{printable(message.text)}" for message in conv.path()]
+    parts += [f"**{message.role}**\n\n{printable(whole(message)[0])}" for message in conv.path()]
     return "\n\n".join(parts) + "\n"
 
 
 def as_json(conv: Conversation) -> str:
-    """``{"name", "created", "messages": [{"role", "content"}], …}``: the branch that ends at the head."""
+    """``{"name", "created", "messages": [{"role", "content"}], …}``: the branch that ends at the head.
+
+    What a model thought is an answer's ``reasoning_content``, or where it was imported as a part of the text,
+    that again.
+    """
     messages = [] if conv.system is None else [{"role": "system", "content": conv.system}]
-    messages += [{"role": message.role, "content": message.text} for message in conv.path()]
-    whole: dict[str, Any] = {"name": conv.name, "created": conv.created.isoformat(), "messages": messages}
+    for message in conv.path():
+        text, thinking = whole(message)
+        messages.append({"role": message.role, "content": text})
+        if thinking:
+            messages[-1]["reasoning_content"] = thinking
+    chat: dict[str, Any] = {"name": conv.name, "created": conv.created.isoformat(), "messages": messages}
     if conv.sampling:
-        whole["sampling"] = dict(conv.sampling)
+        chat["sampling"] = dict(conv.sampling)
     # ASCII: a lone surrogate can't be written otherwise.
-    return json.dumps(whole, indent=1) + "\n"
+    return json.dumps(chat, indent=1) + "\n"
 
 
 def export(conv: Conversation, kind: str) -> str:
@@ -174,40 +183,41 @@ class _Chats:
         name = whole.get("name", whole.get("title"))
         if isinstance(name, str) and one_line(name):
             conv.given_name = clean_name(name)
-        turns: list[tuple[Role, str]] = []
+        turns: list[tuple[Role, Said]] = []
         for message in messages[: MAX_MESSAGES - self._messages]:
             self._messages += 1
             turn = self._turn(message)
             if turn is None:
                 continue
             if turn[0] == "system" and not turns and conv.system is None:
-                conv.system = turn[1]
+                conv.system = turn[1].text
             elif turns and turns[-1][0] == turn[0]:
                 # Chat templates insist that user and assistant take turns.
-                turns[-1] = (turn[0], f"{turns[-1][1]}\n\n{turn[1]}")
+                turns[-1] = (turn[0], turns[-1][1].then(turn[1]))
             else:
                 turns.append(turn)
-        for role, text in turns:
-            conv.append(role, text, meta={"imported": True})
+        for role, said in turns:
+            conv.append(role, said.text, meta={"imported": True, **said.meta})
         if turns:
             self.conversations.append(conv)
         else:
             self._leave_out("a conversation without a text")
 
-    def _turn(self, message: object) -> tuple[Role, str] | None:
+    def _turn(self, message: object) -> tuple[Role, Said] | None:
         if not isinstance(message, dict):
             self._leave_out("a message that is no object")
             return None
-        given = message.get("role", message.get("from"))
-        role = _ROLES.get(given) if isinstance(given, str) else None
+        who = message.get("role", message.get("from"))
+        role = _ROLES.get(who) if isinstance(who, str) else None
         if role is None:
-            self._leave_out(f"messages of role {one_line(str(given), 20)}")
+            self._leave_out(f"messages of role {one_line(str(who), 20)}")
             return None
         text = self._text(message.get("content", message.get("value")))
-        if not text.strip():
+        said = given(message, text) if role == "assistant" else Said(text)
+        if not said.text.strip() and not said.meta:
             self._leave_out("messages without text")
             return None
-        return role, text
+        return role, said
 
     def _text(self, content: object) -> str:
         if isinstance(content, str):

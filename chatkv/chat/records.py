@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from chatkv.chat.thought import apart
 from chatkv.chat.tree import ROLES, Conversation, Message
 
 VERSION = 1
@@ -142,7 +143,7 @@ def to_message(record: Record) -> Message:
     if not isinstance(meta, dict):
         raise RecordError('a message whose "meta" is not an object')
     ids = None if tokens is None else tuple(tokens)
-    return Message(id, text_or_none(record, "parent"), role, text, ids, meta)
+    return apart(Message(id, text_or_none(record, "parent"), role, text, ids, meta))
 
 
 def to_created(record: Record) -> datetime:

@@ -46,7 +46,7 @@ class Message:
     ``parent`` None: the first message of a conversation. ``text`` is what was typed or generated,
     unchanged: show it through ``chatkv.text.printable``. ``token_ids`` are the ids the model sampled
     (answers only). ``meta`` is JSON-ready: ``cached``, ``copied``, ``computed``, ``prompt_tokens``,
-    ``ttft_s``, ``decode_s``, ``reason``, ``model``, ``time``, whichever are known.
+    ``ttft_s``, ``decode_s``, ``reason``, ``model``, ``time``, ``thinking``, whichever are known.
     """
 
     id: str
@@ -55,6 +55,12 @@ class Message:
     text: str
     token_ids: tuple[int, ...] | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def thinking(self) -> str:
+        """What was thought before an answer; empty: nothing, or nothing that is known."""
+        thinking = self.meta.get("thinking")
+        return thinking if isinstance(thinking, str) else ""
 
     def ids_for(self, model: str) -> tuple[int, ...] | None:
         """``token_ids`` if ``model`` sampled them (``meta["model"]``); another model's mean other text."""

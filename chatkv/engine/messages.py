@@ -49,11 +49,15 @@ class Turn:
     they, not the text encoded again, go into the next prompt, so that its prefix matches. Hand back
     ``Finished.token_ids`` whole, thinking and all: where the model's template drops the thinking of
     earlier answers, the engine does, and ``text`` is the answer without it (``Finished.text``).
+
+    ``thinking``: what was thought before an answer without ids (imported, or another model's). It is
+    treated as the model's own, and left out where the model does not think.
     """
 
     role: Role
     text: str
     token_ids: tuple[int, ...] | None = None
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)

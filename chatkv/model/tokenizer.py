@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from chatkv.model.detokenizer import Detokenizer, TokenBytes, is_byte_level
 from chatkv.model.plaintext import PlainEncoder, any_of
@@ -29,7 +29,10 @@ _Key = tuple[tuple[str, str, tuple[int, ...] | None], ...]
 
 
 class Turn(Protocol):
-    """One message of a conversation; ``token_ids`` are the ids a model sampled for it, where known."""
+    """One message of a conversation; ``token_ids`` are the ids a model sampled for it, where known.
+
+    ``thinking`` is what was thought before an answer whose ids are not known; else it may be empty.
+    """
 
     @property
     def role(self) -> str: ...  # noqa: D102
@@ -37,6 +40,17 @@ class Turn(Protocol):
     def text(self) -> str: ...  # noqa: D102
     @property
     def token_ids(self) -> tuple[int, ...] | None: ...  # noqa: D102
+    @property
+    def thinking(self) -> str: ...  # noqa: D102
+
+
+class _Sampled(NamedTuple):
+    """An answer as if this model had sampled it."""
+
+    role: str
+    text: str
+    token_ids: tuple[int, ...]
+    thinking: str = ""
 
 
 class Codec:
@@ -102,10 +116,12 @@ class Codec:
         exactly those ids behind exactly the prompt that it answered, so what was sampled then is found
         again; a stop id at their end is left to the template where the template writes one there.
         Where the template drops the thinking of earlier answers, the ids after it go in: what follows is
-        then computed anew, and is found again from the turn after.
+        then computed anew, and is found again from the turn after. Thinking without ids goes the same way,
+        as if this model had thought it; to a model that does not think it is not shown.
 
         Raises ModelError where the template refuses the conversation.
         """
+        turns = [self._as_sampled(turn) for turn in turns]
         messages = [Message(t.role, t.text, t.role == "assistant" and t.token_ids is not None) for t in turns]
         ends = [*(i for i, message in enumerate(messages) if message.opaque), len(turns)]
         # A chat goes on from the longest of its prompts that is remembered: usually its last one.
@@ -147,6 +163,17 @@ class Codec:
                 answer = answer[:-1]
             ids = (*earlier, *answer, *following)
         return ids
+
+    def _as_sampled(self, turn: Turn) -> Turn:
+        if turn.role != "assistant" or turn.token_ids is not None or not (turn.thinking and self._thinks):
+            return turn
+        pieces = [
+            Piece("" if self._thinking.opened else f"{OPEN}\n", None),
+            Piece(turn.thinking, 0),
+            Piece(f"\n{CLOSE}\n\n", None),
+            Piece(turn.text, 0),
+        ]
+        return _Sampled(turn.role, turn.text, tuple(self._encode(pieces, first=False)))
 
     def _without_thinking(self, answer: tuple[int, ...]) -> tuple[int, ...] | None:
         """The ids of ``answer`` behind its thinking; None where it has none, or the template keeps it."""

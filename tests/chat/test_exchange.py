@@ -12,6 +12,7 @@ from chatkv.chat.errors import ChatError
 from chatkv.chat.exchange import as_json, as_markdown, export_to, in_words, read_chats
 from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation
+from chatkv.text import printable
 
 CHAT = [
     {"role": "system", "content": "S"},
@@ -149,3 +150,107 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("chatkv.chat.exchange.MAX_BYTES", 1)
     with pytest.raises(ChatError, match="2 bytes; at most 1"):
         read_chats(tmp_path / "bin")
+
+
+def brought(tmp_path: Path, *messages: dict[str, Any]) -> Conversation:
+    """The one conversation of these, as it is kept: imported, saved and loaded again."""
+    (tmp_path / "x.json").write_text(json.dumps({"messages": [{"role": "user", "content": "q"}, *messages]}))
+    (conv,) = read_chats(tmp_path / "x.json").conversations
+    SessionStore(tmp_path / "s").adopt(conv)
+    ((kept,), problems) = SessionStore(tmp_path / "s").load_all()
+    assert not problems
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("content", "thinking", "answer"),
+    [
+        ("<think>\nso\n\nlong\n</think>\n\nwell\n", "so\n\nlong", "well\n"),
+        (" \n<think>so</think>well", "so", "well"),
+        ("<think>\n\n</think>\n\nwell", "", "well"),
+        ("<think>never ends\n", "never ends", ""),
+        ("<think>a</think>b</think><think>c</think>", "a", "b</think><think>c</think>"),
+        ("<think>a\ud800\r</think>\r\nb", "a\ud800\r", "\r\nb"),
+        # A template that opens the span itself leaves this of it.
+        ("so\nlong\n</think>\n\nwell", "so\nlong", "well"),
+        ("</think>\nwell", "", "well"),
+        # None of these is a span.
+        ("say </think> to end it\n", "", "say </think> to end it\n"),
+        ("```\n<think>\nx\n</think>\n```", "", "```\n<think>\nx\n</think>\n```"),
+        ("  <thinker", "", "  <thinker"),
+        ("well <think>no</think>", "", "well <think>no</think>"),
+    ],
+)
+def test_thinking_in_an_answer_s_text_comes_apart_and_back(
+    tmp_path: Path, content: str, thinking: str, answer: str
+) -> None:
+    conv = brought(tmp_path, {"role": "assistant", "content": content})
+    (message,) = conv.path()[1:]
+    assert (message.thinking, message.text) == (thinking, answer)
+    assert json.loads(as_json(conv))["messages"][1:] == [{"role": "assistant", "content": content}]
+    assert as_markdown(conv).endswith(f"**assistant**\n\n{printable(content)}\n")
+    (tmp_path / "again.json").write_text(as_json(conv))
+    (again,) = read_chats(tmp_path / "again.json").conversations
+    assert [(m.thinking, m.text) for m in again.path()] == [("", "q"), (thinking, answer)]
+
+
+def test_thinking_is_looked_for_in_answers_alone(tmp_path: Path) -> None:
+    conv = brought(tmp_path, {"role": "user", "content": "<think>mine</think>"})
+    assert texts(conv) == [("user", "q\n\n<think>mine</think>")]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thinking_in_a_field_of_its_own(tmp_path: Path, field: str) -> None:
+    conv = brought(tmp_path, {"role": "assistant", "content": "<think>said</think>well", field: "so"})
+    (message,) = conv.path()[1:]
+    assert (message.thinking, message.text) == ("so", "<think>said</think>well")
+    told = {"role": "assistant", "content": "<think>said</think>well", "reasoning_content": "so"}
+    assert json.loads(as_json(conv))["messages"][1:] == [told]
+
+
+def test_a_model_s_own_thinking_is_exported_and_comes_back(tmp_path: Path) -> None:
+    conv = Conversation(name="n")
+    conv.append("user", "q")
+    conv.append("assistant", "well", token_ids=[1, 2], meta={"thinking": "so", "model": "m"})
+    assert json.loads(as_json(conv))["messages"][1]["reasoning_content"] == "so"
+    (tmp_path / "x.json").write_text(as_json(conv))
+    (back,) = read_chats(tmp_path / "x.json").conversations
+    assert [(m.thinking, m.text) for m in back.path()] == [("", "q"), ("so", "well")]
+
+
+def test_answers_in_a_row_are_one_with_all_that_was_thought(tmp_path: Path) -> None:
+    one = {"role": "assistant", "content": "<think>\na\n</think>\n\nx"}
+    two = {"role": "assistant", "content": None, "reasoning": "b"}
+    three = {"role": "assistant", "content": "<think>c</think>z"}
+    conv = brought(tmp_path, one, two, three)
+    assert [(m.thinking, m.text) for m in conv.path()[1:]] == [("a\n\nb\n\nc", "x\n\nz")]
+    content = "<think>\na\n\nb\n\nc\n</think>\n\nx\n\nz"
+    assert json.loads(as_json(conv))["messages"][1]["content"] == content
+
+
+def test_thinking_in_a_text_that_was_imported_before_comes_apart_when_loaded(tmp_path: Path) -> None:
+    """Files of earlier versions have it so."""
+    conv = Conversation(name="n")
+    conv.append("user", "<think>q</think>", meta={"imported": True})
+    conv.append("assistant", "<think>so</think>well", meta={"imported": True})
+    conv.append("user", "q")
+    conv.append("assistant", "<think>its own text</think>", token_ids=[1])
+    SessionStore(tmp_path / "s").adopt(conv)
+    ((kept,), _) = SessionStore(tmp_path / "s").load_all()
+    assert [(m.thinking, m.text) for m in kept.path()] == [
+        ("", "<think>q</think>"),
+        ("so", "well"),
+        ("", "q"),
+        ("", "<think>its own text</think>"),
+    ]
+    assert json.loads(as_json(kept))["messages"] == json.loads(as_json(conv))["messages"]
+
+
+@pytest.mark.parametrize("around", [None, 3, [], ["a"], ["<think>", 3], "ab", {"a": "b"}])
+def test_a_strange_note_about_where_thinking_stood_is_left_alone(around: object) -> None:
+    conv = Conversation(name="n")
+    conv.append("assistant", "well", meta={"thinking": "so", "thinking_in": around, "imported": True})
+    told = {"role": "assistant", "content": "well", "reasoning_content": "so"}
+    assert json.loads(as_json(conv))["messages"] == [told]
+    conv.append("assistant", "well", meta={"thinking": ["so"]})
+    assert conv.path()[-1].thinking == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -125,6 +126,43 @@ def test_thinking_that_was_cut_short_leaves_an_empty_answer(family: str, tmp_pat
     turns = [Turn("user", "a"), Turn("assistant", "", ids), Turn("user", "b")]
     without = [turns[0], Turn("assistant", ""), turns[2]]
     assert codec.encode_chat(turns) == codec.encode_chat(without)
+
+
+@pytest.mark.parametrize("family", THINKING)
+def test_thinking_of_which_only_the_text_is_known_goes_in_as_sampled(family: str, tmp_path: Path) -> None:
+    """Of an imported answer, or another model's: the template drops or keeps it as that of one's own."""
+    folder = make(family, tmp_path)
+    codec, fresh = Codec.load(folder), Codec.load(folder)
+    opened = family == "opens-thinking"
+    said = ("" if opened else "<think>\n") + "so long\n</think>\n\nHello"
+    own, other = [Turn("user", "a")], [Turn("user", "a")]
+    for question in ("b", "c"):
+        own += [Turn("assistant", "Hello", tokens(codec, said)), Turn("user", question)]
+        other += [Turn("assistant", "Hello", thinking="so long"), Turn("user", question)]
+        assert fresh.encode_chat(other) == codec.encode_chat(own)
+
+
+def test_where_the_template_keeps_thinking_that_of_others_is_kept(tmp_path: Path) -> None:
+    folder = make("qwen3", tmp_path)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config["chat_template"] = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    codec = Codec.load(folder)
+    sampled = tokens(codec, "<think>\nso long\n</think>\n\nHello")
+    own = [Turn("user", "a"), Turn("assistant", "Hello", sampled), Turn("user", "b")]
+    other = [own[0], Turn("assistant", "Hello", thinking="so long"), own[2]]
+    prompt = codec.encode_chat(other)
+    assert prompt == codec.encode_chat(own)
+    assert "so long" in codec.decode(prompt)
+
+
+def test_a_model_that_does_not_think_reads_no_thinking(tmp_path: Path) -> None:
+    codec = Codec.load(make("qwen2.5", tmp_path))
+    turns = [Turn("user", "a"), Turn("assistant", "Hello", thinking="so long"), Turn("user", "b")]
+    assert codec.encode_chat(turns) == codec.encode_chat([turns[0], Turn("assistant", "Hello"), turns[2]])
 
 
 def test_what_a_person_types_is_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Forking at any message, with its cost shown before; verifying; what was thought."""
+"""Forking at any message, with its cost shown before; verifying."""
 
 from __future__ import annotations
 
@@ -103,24 +103,3 @@ async def test_what_the_engine_verifies_by_itself_stands_under_its_answer(tmp_pa
         first = bench.session.conversation.path()[1]
         assert bench.session.notes == {first.id: "request 1: the same 3 tokens"}
         assert "request 1: the same 3 tokens" in bench.screen_text
-
-
-async def test_what_was_thought_is_folded_kept_and_not_sent_as_the_answer(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, script=lambda request: "<think>\nfirst second\x1b third\n</think>\n\nThe answer.")
-    async with bench.run():
-        await bench.ask("q", steps=6)
-        assert "thinking, " in bench.screen_text
-        assert "The answer" not in bench.screen_text
-        bench.engine.finish_all()
-        await bench.settle()
-        assert bench.texts()[1] == ("assistant", "The answer.")
-        assert "▸ thought for 3 words · t unfolds" in bench.screen_text
-        await bench.press("escape", "t")
-        assert "first second third" in bench.screen_text
-        await bench.press("t")
-        assert "first second third" not in bench.screen_text
-        await bench.press("y")
-        assert bench.app.clipboard == "The answer."
-    again = Bench(tmp_path)
-    async with again.run():
-        assert "▸ thought for 3 words" in again.screen_text

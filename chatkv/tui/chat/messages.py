@@ -177,8 +177,7 @@ class AnswerView(MessageView):
         more = f"… {rest:,} more characters ({hint('chat.copy')} copies all)" if rest > 0 else ""
         self._parts = [part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part]
         self._set_figures(self._parts)
-        thinking = message.meta.get("thinking")
-        self._thinking.show(thinking if isinstance(thinking, str) else "", over=True)
+        self._thinking.show(message.thinking, over=True)
 
     def _set_figures(self, parts: list[str]) -> bool:
         if parts == self._figures.parts:

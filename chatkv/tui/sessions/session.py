@@ -151,7 +151,8 @@ class Session:
     def turns(self, model: str, head: str | None = None) -> tuple[Turn, ...]:
         """The conversation up to ``head`` (None: its own) as the engine wants it.
 
-        An answer goes in with the ids that ``model`` sampled, so that its prefix matches exactly.
+        An answer goes in with the ids that ``model`` sampled, so that its prefix matches exactly; without
+        them, with what was thought before it.
         Questions that got no answer are joined with the next one: many chat templates insist that
         user and assistant take turns.
         """
@@ -162,5 +163,7 @@ class Session:
             if turns and message.role == "user" and turns[-1].role == "user":
                 turns[-1] = Turn("user", f"{turns[-1].text}\n\n{message.text}")
             else:
-                turns.append(Turn(message.role, message.text, message.ids_for(model)))
+                ids = message.ids_for(model)
+                thinking = message.thinking if ids is None else ""
+                turns.append(Turn(message.role, message.text, ids, thinking))
         return tuple(turns)
