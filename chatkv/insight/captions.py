@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from chatkv.insight.reuse import reused
 from chatkv.insight.visible import counted, cut
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched
@@ -57,8 +58,8 @@ def _opened(e: kv.RequestOpened, names: Names) -> str:
 
 def _reused(e: kv.PrefixReused, names: Names) -> str:
     where = counted(len(e.path), "node")
-    reused = f"{names.request(e.request)} reused {counted(e.tokens, 'token')} in {where}"
-    return f"{reused}: no need to compute them again"
+    found = f"{names.request(e.request)} reused {counted(e.tokens, 'token')} in {where}"
+    return f"{found}: no need to compute them again"
 
 
 def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
@@ -67,8 +68,8 @@ def _allocated(e: kv.BlocksAllocated, names: Names) -> str:
 
 def _copied(e: kv.SlotsCopied, names: Names) -> str:
     source = f"block {e.source}" if e.node is None else names.node(e.node)
-    copied = f"{names.request(e.request)} copied {counted(e.tokens, 'token')} from {source}"
-    return f"{copied}: its block starts the same, then differs"
+    copied = f"{names.request(e.request)} reused {counted(e.tokens, 'token')} by copying from {source}"
+    return f"{copied}: of a block only the beginning is the same"
 
 
 def _stored(e: kv.NodeStored, names: Names) -> str:
@@ -138,9 +139,8 @@ def _to_whom(e: kv.PromptAccounted, names: Names) -> str:
 
 
 def _accounted(e: kv.PromptAccounted, names: Names) -> str:
+    hit = e.hit + e.copied
     parts = [
-        (e.hit, "reused"),
-        (e.copied, "copied"),
         (e.first_seen, "never seen before"),
         (e.evicted, f"evicted before{_to_whom(e, names)}"),
         (e.diverged, f"behind the first difference, at token {e.diverged_at}"),
@@ -149,8 +149,9 @@ def _accounted(e: kv.PromptAccounted, names: Names) -> str:
         (e.other_namespace, "known only in another namespace"),
         (e.bypassed, "computed because reuse is off"),
     ]
-    told = ", ".join(f"{count} {what}" for count, what in parts if count)
-    return f"{names.request(e.request)}: of {counted(e.prompt_tokens, 'prompt token')} {told}"
+    told = [f"{count} {what}" for count, what in parts if count]
+    told = [f"{reused(hit, e.copied)} reused", *told] if hit else told
+    return f"{names.request(e.request)}: of {counted(e.prompt_tokens, 'prompt token')} {', '.join(told)}"
 
 
 def _cleared(e: kv.CacheCleared, names: Names) -> str:
@@ -192,8 +193,8 @@ def _finished(e: sched.RequestFinished, names: Names) -> str:
         "aborted": "stopped by a person",
     }.get(e.reason, e.reason)
     made = counted(e.output_tokens, "token")
-    reused = f"{e.cached} of {e.prompt_tokens} prompt tokens reused"
-    return f"{names.request(e.request)} over ({cut(why, 80)}): {made}{rate}, {reused}"
+    of = f"{reused(e.cached, e.copied)} of {counted(e.prompt_tokens, 'prompt token')} reused"
+    return f"{names.request(e.request)} over ({cut(why, 80)}): {made}{rate}, {of}"
 
 
 def _seconds(value: float) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from chatkv.insight.nodes import BlockState, Mark
+from chatkv.insight.reuse import reused
 from chatkv.insight.snapshot import Snapshot
 from chatkv.insight.snapshot_records import GhostRecord, NodeRecord
 from chatkv.insight.visible import counted, cut
@@ -108,7 +109,7 @@ def table_rows(snapshot: Snapshot) -> tuple[list[str], int]:
     lines = []
     for row in snapshot.rows[:TABLE_ROWS]:
         who = _session(row.session, names)
-        filled = f"{row.written} tok, {row.reused} reused, {row.copied} copied"
+        filled = f"{row.written} tok, {reused(row.reused + row.copied, row.copied)} reused"
         lines.append(f"request {row.request} {who}: {filled}, blocks {spans(row.blocks)}")
     return lines, len(snapshot.rows) - len(lines)
 
@@ -137,7 +138,7 @@ def summary(snapshot: Snapshot) -> list[str]:
         ),
         f"{pool.free} free · {pool.evictable} evictable · {pool.protected} protected",
         f"hit rate {totals.hit_rate:.1%} of {counted(totals.prompt_tokens, 'prompt token')}"
-        f" ({totals.hit} reused, {totals.copied} copied, {totals.computed} computed)",
+        f": {reused(totals.hit + totals.copied, totals.copied)} reused, {totals.computed} computed",
         f"{counted(totals.output_tokens, 'token')} generated"
         f" · {counted(totals.finished, 'request')} finished"
         f" · {totals.refused} refused · {totals.preempted} preempted",

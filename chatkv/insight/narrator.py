@@ -15,6 +15,8 @@ HOLD_S = 3.0
 """Seconds that a sentence needs to be read."""
 NEWEST = 500
 """Of a longer burst only the newest events have "just happened"."""
+_COPIED = "copied from a part of a block"
+"""Why: a block can be shared as a whole only."""
 _NAME_CELLS = 24
 
 WEIGHTS: dict[type[kv.Event], int] = {
@@ -73,6 +75,9 @@ class Narrator:
         if any(isinstance(event, kv.CacheCreated) for event in newest):
             self.shown = self._next = None  # another clock starts
         found = [(weight, event) for event in newest if (weight := weigh(event)) is not None]
+        told = {event.request for _, event in found if isinstance(event, kv.PrefixReused)}
+        # A copy is told with what is reused before it: together they are what its answer says was reused.
+        found = [it for it in found if not (isinstance(it[1], kv.SlotsCopied) and it[1].request in told)]
         if not found:
             return
         best = max(found, key=lambda it: (it[0], it[1].seq))
@@ -106,7 +111,9 @@ class Narrator:
     def _tell(self, weight: int, event: kv.Event, among: list[kv.Event], mirror: Mirror) -> Sentence:
         words = ""
         if isinstance(event, kv.NodeSplit):
-            words = self._split(event, mirror)
+            words = self._split(event, among, mirror)
+        elif isinstance(event, kv.PrefixReused):
+            words = self._reused(event, among, mirror)
         elif isinstance(event, kv.NodeEvicted | kv.NodeTrimmed):
             words = _evictions(event, among)
         if not words:
@@ -121,17 +128,51 @@ class Narrator:
     def _called(self, session: str) -> str:
         return f"'{cut(self.session_name(session), _NAME_CELLS)}'"
 
-    def _split(self, event: kv.NodeSplit, mirror: Mirror) -> str:
+    def _reused(self, event: kv.PrefixReused, among: list[kv.Event], mirror: Mirror) -> str:
+        """With what was copied behind it; empty where nothing was."""
+        copied = sum(copy.tokens for copy in _copies(event, among))
+        if not copied:
+            return ""
+        tokens = counted(event.tokens + copied, "token")
+        parts = f"{event.tokens:,} in whole blocks, {copied:,} {_COPIED}"
+        return f"{self._who(event.request, mirror)} reused {tokens}: {parts}"
+
+    def _split(self, event: kv.NodeSplit, among: list[kv.Event], mirror: Mirror) -> str:
         """Who shares how much by it; empty where the node is gone already or nobody is known to use it."""
         upper = mirror.nodes.get(event.upper)
         if upper is None or not upper.sessions:
             return ""
-        tokens = counted(sum(len(mirror.nodes[node].tokens) for node in mirror.path(upper.id)), "token")
+        shared = sum(len(mirror.nodes[node].tokens) for node in mirror.path(upper.id))
+        copied = self._copied(event, among, mirror, upper.sessions)
+        tokens = counted(shared + copied, "token")
+        split = f"node split in two{f' at {shared:,}, {copied:,} {_COPIED}' if copied else ''}"
         who = [self._called(session) for session in sorted(upper.sessions)]
         if len(who) == 1:
-            return f"{who[0]} went another way behind its first {tokens}: node split in two"
+            return f"{who[0]} went another way behind its first {tokens}: {split}"
         chats = " and ".join(who) if len(who) == 2 else f"{len(who)} chats"
-        return f"{chats} share their first {tokens}: node split in two"
+        return f"{chats} share their first {tokens}: {split}"
+
+    def _copied(self, event: kv.NodeSplit, among: list[kv.Event], mirror: Mirror, who: set[str]) -> int:
+        """Tokens behind it that all of ``who`` have, though not in one block: copied by one from another."""
+        for after in among:
+            if (
+                isinstance(after, kv.PrefixReused)
+                and after.seq > event.seq
+                and after.path[-1:] == (event.upper,)
+            ):
+                copies = _copies(after, among)
+                view = mirror.requests.get(after.request)
+                owners = {view.session} if view is not None else set()
+                for copy in copies:
+                    node = mirror.nodes.get(copy.node) if copy.node is not None else None
+                    owners |= node.sessions if node is not None else set()
+                return sum(copy.tokens for copy in copies) if who <= owners else 0
+        return 0
+
+
+def _copies(reused: kv.PrefixReused, among: list[kv.Event]) -> list[kv.SlotsCopied]:
+    """What the same request copied behind what it found."""
+    return [e for e in among if isinstance(e, kv.SlotsCopied) and e.request == reused.request]
 
 
 def weigh(event: kv.Event) -> int | None:

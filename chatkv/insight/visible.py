@@ -52,9 +52,9 @@ def cut(text: str, limit: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
+    """``1 node``, ``2,000 nodes``."""
     many = noun.removesuffix("f") + "ves" if noun.endswith("leaf") else noun + "s"
-    return f"{number} {noun if number == 1 else many}"
+    return f"{number:,} {noun if number == 1 else many}"
 
 
 def _width(char: str) -> int:

@@ -15,6 +15,10 @@ CASES: list[tuple[kv.Event, str | None]] = [
         "request 3 reused 128 tokens in 2 nodes: no need to compute them again",
     ),
     (
+        kv.SlotsCopied(seq=1, request=3, node=7, source=9, target=10, tokens=13),
+        "request 3 reused 13 tokens by copying from node 7: of a block only the beginning is the same",
+    ),
+    (
         kv.NodeSplit(seq=1, node=7, upper=9, at=128),
         "node 7 split at 128 tokens: two prompts now share its first part, node 9",
     ),
@@ -43,8 +47,8 @@ CASES: list[tuple[kv.Event, str | None]] = [
             seq=1,
             request=3,
             prompt_tokens=10,
-            hit=6,
-            copied=0,
+            hit=4,
+            copied=2,
             first_seen=3,
             evicted=0,
             diverged=0,
@@ -52,7 +56,8 @@ CASES: list[tuple[kv.Event, str | None]] = [
             last_token=1,
             other_namespace=0,
         ),
-        "request 3: of 10 prompt tokens 6 reused, 3 never seen before, 1 the last token, always computed",
+        "request 3: of 10 prompt tokens 6 (2 copied) reused, 3 never seen before, "
+        "1 the last token, always computed",
     ),
     (
         sched.RequestAdmitted(seq=1, request=3, cached=8, copied=0, waiting=2, overtaken=5),

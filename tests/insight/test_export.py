@@ -59,7 +59,7 @@ def test_text() -> None:
         "chatkv · m · seq 13 · 1970-01-01 00:00:00 UTC\n"
         "8 blocks of 2 tokens · radix · lru · grain node · exact to the token\n"
         "6 free · 0 evictable · 2 protected\n"
-        "hit rate 22.2% of 9 prompt tokens (2 reused, 0 copied, 7 computed)\n"
+        "hit rate 22.2% of 9 prompt tokens: 2 reused, 7 computed\n"
         "0 tokens generated · 1 request finished · 0 refused · 0 preempted\n"
         "1 eviction of 1 block\n"
         "+ new  = reused  x evicted  # locked  · idle  . free\n"
@@ -73,7 +73,7 @@ def test_text() -> None:
         "0 =x..+...\n"
         "\n"
         "Block table\n"
-        "request 2 poem: 3 tok, 2 reused, 0 copied, blocks 0 4\n"
+        "request 2 poem: 3 tok, 2 reused, blocks 0 4\n"
     )
 
 
@@ -141,7 +141,7 @@ def test_big_trees_and_pools_are_cut_and_say_so() -> None:
         stream.store(node, kv.ROOT if node < 801 else node - 1, [node, node], [2 * node], request=1)
     snapshot = take(stream)
     svg, text = export_snapshot(snapshot, "svg"), export_snapshot(snapshot, "text")
-    assert "… 1400 more nodes not shown" in texts(svg)
+    assert "… 1,400 more nodes not shown" in texts(svg)
     assert "… 761 more nodes not shown" in text.splitlines(), "800 at the root, the last one 40 deep"
     assert "⋮ 19968 more blocks, all new" in texts(svg)
     assert max(map(len, text.splitlines())) < 250
@@ -153,7 +153,7 @@ def test_a_chequered_map_is_cut() -> None:
     stream.allocate(1, *range(0, 10_000, 2))
     snapshot = take(stream)
     shown = layout.MAP_COLUMNS * layout.MAP_ROWS
-    assert f"… {10_000 - shown} more blocks not shown" in export_snapshot(snapshot, "text").splitlines()
+    assert f"… {10_000 - shown:,} more blocks not shown" in export_snapshot(snapshot, "text").splitlines()
 
 
 def test_a_ghost_hangs_under_what_is_left_of_its_path() -> None:

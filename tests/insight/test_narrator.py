@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from chatkv.insight.narrator import HOLD_S, WEIGHTS, Narrator, Sentence, weigh
 from chatkv.kvcache import events as kv
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as sched
+from chatkv.tui.chat.figures import answer_parts
 from tests.insight.streams import Stream, ints
 
 GONE: dict[str, Any] = {"strategy": "lru", "rank": 1, "age": 9, "request": None, "reason": "room"}
@@ -110,6 +112,57 @@ def test_two_chats_that_share_a_beginning_are_named() -> None:
     narrator.tick(13.0)
     # What came behind it in the same step, once it was read.
     assert narrator.shown.text.startswith("'poem␛[2J' reused 8 tokens in 1 node")
+
+
+def told(narrator: Narrator, events: list[kv.Event], mirror: Mirror, now: float) -> list[str]:
+    """All that is told of these, one after the other."""
+    narrator.hear(events, mirror, now)
+    out = []
+    for later in range(0, 30, 5):
+        narrator.tick(now + later)
+        assert narrator.shown is not None
+        if not out or narrator.shown.text != out[-1]:
+            out.append(narrator.shown.text)
+    return out
+
+
+@pytest.mark.parametrize("session", ["s1", "s2"])
+def test_what_was_copied_is_reused_as_under_the_answer(session: str) -> None:
+    """A block that is the same in part is copied: told as a part of one number, and not once more."""
+    mirror, events = Mirror(), []
+    cache = RadixCache(64, 4, log=kv.EventLog(lambda e: (mirror.apply(e), events.append(e))))
+    narrator = Narrator()
+    _ask(cache, 1, list(range(1, 14)), "s1")
+    events.clear()
+    opened = cache.open(2, [*range(1, 12), 20, 21, 22], session=session)
+    assert opened is not None
+    assert (opened.cached, opened.copied) == (11, 3)
+    who = "'s1' went another way behind its" if session == "s1" else "'s1' and 's2' share their"
+    part = "3 copied from a part of a block"
+    assert told(narrator, events, mirror, 0.0) == [
+        f"{who} first 11 tokens: node split in two at 8, {part}",
+        f"'{session}' reused 11 tokens: 8 in whole blocks, {part}",
+    ]
+    view = mirror.requests[2]
+    assert answer_parts({"cached": view.cached, "copied": view.copied}, 0) == ["reused 11 (3 copied)"]
+
+
+def test_what_only_one_of_them_has_is_not_shared_by_both() -> None:
+    mirror, events = Mirror(), []
+    cache = RadixCache(64, 4, log=kv.EventLog(lambda e: (mirror.apply(e), events.append(e))))
+    narrator = Narrator()
+    _ask(cache, 1, list(range(1, 14)), "s1")
+    _ask(cache, 2, [*range(1, 9), *range(30, 36)], "s2")
+    events.clear()
+    opened = cache.open(3, [*range(1, 7), 40, 41], session="s2")
+    assert opened is not None
+    assert (opened.cached, opened.copied) == (6, 2)
+    share, reuse = told(narrator, events, mirror, 0.0)
+    assert (
+        share
+        == "'s1' and 's2' share their first 6 tokens: node split in two at 4, 2 copied from a part of a block"
+    )
+    assert reuse == "'s2' reused 6 tokens: 4 in whole blocks, 2 copied from a part of a block"
 
 
 def test_a_chat_that_leaves_its_own_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chatkv.insight.mirror import Mirror
+from chatkv.insight.reuse import reused
 from chatkv.kvcache.events import PromptAccounted
 
 
@@ -13,14 +14,13 @@ def last_accounted(mirror: Mirror, session: str | None) -> PromptAccounted | Non
 
 
 def account_line(account: PromptAccounted) -> str:
-    """``hit 384 · copied 12 · evicted 22 (at 1840 for request 7)``: what is zero is left out."""
+    """``hit 396 (12 copied) · evicted 22 (at 1840 for request 7)``: what is zero is left out."""
     when = "" if account.evicted_seq is None else f" (at {account.evicted_seq}"
     if when:
         when += ")" if account.evicted_by is None else f" for request {account.evicted_by})"
     where = "" if account.diverged_at is None else f" (at token {account.diverged_at})"
+    hit = account.hit + account.copied
     parts = (
-        ("hit", account.hit, ""),
-        ("copied", account.copied, ""),
         ("evicted", account.evicted, when),
         ("diverged", account.diverged, where),
         ("first seen", account.first_seen, ""),
@@ -29,4 +29,5 @@ def account_line(account: PromptAccounted) -> str:
         ("reuse off", account.bypassed, ""),
         ("last token", account.last_token, ""),
     )
-    return " · ".join(f"{name} {count}{more}" for name, count, more in parts if count)
+    told = [f"{name} {count}{more}" for name, count, more in parts if count]
+    return " · ".join([f"hit {reused(hit, account.copied)}", *told] if hit else told)

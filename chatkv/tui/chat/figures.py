@@ -8,6 +8,7 @@ from typing import Any
 from rich.cells import cell_len
 from textual.content import Content
 
+from chatkv.insight.reuse import reused
 from chatkv.text import one_line
 from chatkv.tui.chat.rows import Block, Laid, wrapped
 
@@ -43,7 +44,7 @@ def answer_parts(meta: Mapping[str, Any], tokens: int) -> list[str]:
     cached, computed = number(meta, "cached"), number(meta, "computed")
     if cached is not None:
         copied = number(meta, "copied")
-        parts.append(f"reused {cached:,.0f}" + (f" ({copied:,.0f} copied)" if copied else ""))
+        parts.append(f"reused {reused(int(cached), int(copied or 0))}")
     if computed is not None:
         parts.append(f"computed {computed:,.0f}")
     if (ttft := number(meta, "ttft_s")) is not None:

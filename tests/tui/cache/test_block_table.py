@@ -38,7 +38,7 @@ def account(**parts: int) -> PromptAccounted:
         ({"hit": 405, "last_token": 1}, "hit 405 · last token 1"),
         (
             {"hit": 384, "copied": 12, "evicted": 22, "evicted_seq": 1840, "evicted_by": 7, "rounding": 6},
-            "hit 384 · copied 12 · evicted 22 (at 1840 for request 7) · rounding 6",
+            "hit 396 (12 copied) · evicted 22 (at 1840 for request 7) · rounding 6",
         ),
         ({"evicted": 22, "evicted_seq": 1840}, "evicted 22 (at 1840)"),
         ({"diverged": 30, "diverged_at": 130, "first_seen": 2}, "diverged 30 (at token 130) · first seen 2"),
