@@ -258,6 +258,16 @@ class ArrangedScreen(KeyedScreen):
         at = stops.index(here) if here in stops else 0
         self.set_focus(stops[(at + by) % len(stops)])
 
+    def focus_next(self, selector: str | type[Widget] = "*") -> Widget | None:
+        """Tab. Textual's goes to panes that are hidden, behind others, or need a wider terminal, too."""
+        self.action_pane(1)
+        return self.focused
+
+    def focus_previous(self, selector: str | type[Widget] = "*") -> Widget | None:
+        """Shift+tab."""
+        self.action_pane(-1)
+        return self.focused
+
     # -- what keys and commands do -----------------------------------------------------------
 
     def action_zoom(self) -> None:

@@ -12,6 +12,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.events import Paste
 from textual.widgets import Static
 
 from chatkv.text import one_line
@@ -310,6 +311,12 @@ class MainScreen(SizedScreen):
         self.set_class(chosen == "off", "-no-captions")
 
     # What the parts say
+
+    def on_paste(self, event: Paste) -> None:
+        """No pane takes a paste: whoever pastes means the prompt."""
+        event.stop()
+        self.action_prompt()
+        self.prompt.post_message(event)
 
     @on(Prompt.Offered)
     def _offered(self, event: Prompt.Offered) -> None:

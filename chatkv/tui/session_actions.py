@@ -144,7 +144,7 @@ class SessionActionsApp(SpineApp):
         if self.main.one_pane:
             self.main.go_to("chat")
         if (view := self.main.chat.view) is not None:
-            await view.reveal(hit.message)
+            await view.reveal(hit.message, hit.words)
             self.main.call_after_refresh(view.focus)
         self.main.changed()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from chatkv.tui.dialogs.fork import ForkDialog
 from tests.tui.helpers import Bench
 
@@ -36,6 +38,21 @@ async def test_the_cost_changes_with_the_cache(tmp_path: Path) -> None:
         await bench.type("/clear cache")
         await bench.press("ctrl+o")
         assert "next question: 0 tokens reused from the cache, 13 and its own computed" in bench.screen_text
+
+
+async def test_the_cost_follows_the_cache_while_one_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chatkv.tui.dialogs.fork.AGAIN_S", 0.02)
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one two three")
+        await bench.press("ctrl+o")
+        assert "next question: 10 tokens reused" in bench.screen_text
+        bench.engine.clear_cache()
+        await bench.pilot.pause(0.1)
+        await bench.settle()
+        assert "next question: 0 tokens reused" in bench.screen_text
 
 
 async def test_a_selected_message_is_where_it_starts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import Paste
 from textual.geometry import Offset, Region
 
 from chatkv.tui import panes_kept
@@ -256,6 +257,40 @@ async def test_inspecting_shows_a_hidden_inspector(tmp_path: Path) -> None:
         bench.app.main.query_one("#tree").focus()
         await bench.press("G", "enter")
         assert "node" in bench.app.main.seen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+async def test_tab_goes_to_what_is_seen_as_f6_does(tmp_path: Path, size: tuple[int, int]) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run(size=size):
+        main = bench.app.main
+        for key, pair in (("tab", "f6"), ("shift+tab", "shift+f6")):
+            places = []
+            for way in (key, pair):
+                main.action_prompt()
+                places.append([])
+                for _ in range(12):
+                    await bench.press(way)
+                    places[-1].append((main.at, bench.app.focused))
+                    assert bench.app.focused is main.prompt or main.pane_of(bench.app.focused) in main.seen
+            assert places[0] == places[1]
+
+
+async def test_a_paste_into_a_pane_is_the_prompts_unless_a_filter_is_typed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        main = bench.app.main
+        main.go_to("tree")
+        main.focused.post_message(Paste("two\nthree"))
+        await bench.settle()
+        assert (main.prompt.text, bench.app.focused) == ("two\nthree", main.prompt)
+        main.go_to("tree")
+        await bench.press("slash")
+        main.focused.post_message(Paste("on\x1b[2Je"))
+        await bench.settle()
+        assert main.cache.tree_view.filter_text == "on[2Je"
+        assert main.prompt.text == "two\nthree"
 
 
 async def test_pane_keys_are_letters_in_the_prompt(tmp_path: Path) -> None:

@@ -165,3 +165,17 @@ async def test_a_conversation_goes_out_and_comes_in(tmp_path: Path) -> None:
             await bench.type(text)
             assert bench.app.main.prompt.text == text
             bench.app.main.prompt.load("")
+
+
+async def test_a_message_said_in_the_background_is_gone_to_where_the_words_are(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, script=lambda request: "\n\n".join(f"line {n} of it" for n in range(60)))
+    async with bench.run():
+        await bench.ask("first", steps=2)
+        await bench.press("ctrl+n")
+        bench.engine.finish_all()
+        await bench.settle()
+        await bench.press("ctrl+f", *"line 2 of", "enter")
+        assert "▸smol   line 0 of" in bench.screen_text.splitlines()[2]
+        await bench.press("ctrl+f", *"LINE 40 of", "enter")
+        assert "line 40 of" in "\n".join(bench.screen_text.splitlines()[8:24])
+        assert bench.app.main.get_selected_text() == "line 40 of"

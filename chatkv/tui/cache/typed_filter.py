@@ -5,6 +5,8 @@ from __future__ import annotations
 from textual import events
 from textual.widget import Widget
 
+from chatkv.text import one_line
+
 _LIMIT = 80
 
 
@@ -59,6 +61,13 @@ class TypedFilter(Widget):
         event.stop()
         event.prevent_default()
         self.filter_changed()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """While typing, a paste is the filter's, too."""
+        if self.typing_filter:
+            event.stop()
+            self.filter_text = (self.filter_text + one_line(event.text, _LIMIT))[:_LIMIT]
+            self.filter_changed()
 
     def on_blur(self) -> None:
         """Elsewhere keys are not this filter's."""

@@ -168,8 +168,8 @@ class ConversationView(VerticalScroll):
             self._end += WINDOW
             await self.sync()
 
-    async def reveal(self, id: str) -> None:
-        """Select message ``id`` of the path and bring it into view, with its neighbours around it."""
+    async def reveal(self, id: str, words: str = "") -> None:
+        """Select message ``id`` of the path and bring it into view, and of it what has ``words``."""
         path = self.session.conversation.path()
         at = next((index for index, message in enumerate(path) if message.id == id), None)
         if at is None:
@@ -178,16 +178,29 @@ class ConversationView(VerticalScroll):
             self._first = max(0, at - WINDOW // 2)
             self._end = self._first + WINDOW if self._first + WINDOW < len(path) else None
         await self.sync()
-        self._select(id)
+        self._select(id, words)
 
-    def _select(self, id: str | None) -> None:
+    def _select(self, id: str | None, words: str = "") -> None:
         self.selected = id
         for view in self._views:
             view.select(view.message_id == id is not None)
             if view.message_id == id is not None:
                 # Whoever looks at one message does not follow the end.
                 self.anchor(False)
-                self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True)
+                self.call_after_refresh(self._bring, view, words)
+
+    def _bring(self, view: MessageView, words: str, tries: int = 8) -> None:
+        """The message at the top; where that hides the words, they are selected, and in the middle."""
+        if tries and not all(each.laid_out for each in self._views):
+            # One that was not on the screen when something was said in it has its new height only later.
+            self.call_after_refresh(self._bring, view, words, tries - 1)
+            return
+        if not view.is_attached:
+            return
+        row = view.find(words) if words else 0
+        hidden = row >= self.size.height
+        top = view.virtual_region.y + (row - self.size.height // 2 if hidden else 0)
+        self.scroll_to(y=top, animate=False)
 
     async def action_select(self, by: int) -> None:
         """Select the next or previous message; from none, the newest that is mounted."""

@@ -220,6 +220,25 @@ class MessageView(Widget):
         at = bisect_right(self._starts, y) - 1
         return (self._placed[at], y - self._starts[at]) if at >= 0 else (None, 0)
 
+    @property
+    def laid_out(self) -> bool:
+        """Has it, on the screen, as many rows as it takes?"""
+        return bool(self._width) and self.size.height == self._height
+
+    def find(self, words: str) -> int:
+        """Select ``words`` (any case), or the first of them, where they stand; which row that is, else 0."""
+        for wanted in (words.casefold(), *words.casefold().split()[:1]):
+            for line, text in enumerate(self._lines):
+                start = text.casefold().find(wanted)
+                if start < 0:
+                    continue
+                end = Offset(start + len(wanted), line)
+                self.screen.selections = {self: Selection(Offset(start, line), end)}
+                placed = next(p for p in reversed(self._placed) if p.line <= line)
+                rows = [r for r in placed.laid.rows if r.line == line - placed.line and r.x <= start]
+                return placed.row + (placed.laid.rows.index(rows[-1]) if rows else 0)
+        return 0
+
     def block_at(self, y: int) -> Block | None:
         """The block that row ``y`` belongs to; None between two."""
         placed, row = self._at(y)

@@ -22,6 +22,9 @@ from chatkv.tui.keys.current import bind, hint
 Measure = Callable[[Message, Callable[[Measured], None]], bool]
 """Has the prompt behind a message measured, and tells; False where there is no engine to do it."""
 
+AGAIN_S = 1.0
+"""Between two measurements of the same message."""
+
 WHO = {"user": "you", "assistant": "answer", "system": "system"}
 
 
@@ -66,6 +69,8 @@ class ForkDialog(ListDialog[str]):
         self._at = at
         self._measure = measure
         self._costs: dict[str, str] = {}
+        self._asked: set[str] = set()
+        """Those whose cost is being measured."""
 
     def compose(self) -> ComposeResult:
         """Its parts."""
@@ -88,21 +93,28 @@ class ForkDialog(ListDialog[str]):
         options = self.query_one(OptionList)
         options.focus()
         options.highlighted = options.get_option_index(self._at)
+        # While one chooses, other sessions' answers push out what was cached.
+        self.set_interval(AGAIN_S, self._ask)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
-        message = self._path[event.option_id or self._at]
-        self._at = message.id
-        if message.id not in self._costs:
-            self._costs[message.id] = "measuring…"
+        self._at = event.option_id or self._at
+        self._ask()
+
+    def _ask(self) -> None:
+        """Have the marked one measured; what was told before stays until then."""
+        message = self._path[self._at]
+        if message.id not in self._asked:
 
             def told(measured: Measured) -> None:
+                self._asked.discard(message.id)
                 self._costs[message.id] = cost(measured, message.role)
                 self._show()
 
-            if not self._measure(message, told):
-                del self._costs[message.id]
+            if self._measure(message, told):
+                self._asked.add(message.id)
+                self._costs.setdefault(message.id, "measuring…")
         self._show()
 
     def _show(self) -> None:

@@ -30,7 +30,7 @@ _BEFORE, _AFTER = 30, 90
 class Hit(NamedTuple):
     """``message`` None: the session's name or its system prompt. ``where`` is one printable line.
 
-    ``exact``: the words stand there as they were written.
+    ``exact``: the words stand there as they were written. ``words``: what was looked for.
     """
 
     session: Session
@@ -38,6 +38,7 @@ class Hit(NamedTuple):
     who: str
     where: str
     exact: bool
+    words: str
 
 
 def search(sessions: Sequence[Session], wanted: str) -> Iterator[Hit | None]:
@@ -60,7 +61,7 @@ def search(sessions: Sequence[Session], wanted: str) -> Iterator[Hit | None]:
                 start = max(0, (at if at >= 0 else folded.find(words[0])) - _BEFORE)
                 cut = "…" if start else ""
                 where = cut + one_line(text[start : start + _BEFORE + _AFTER], 100)
-                yield Hit(session, id, who, where, at >= 0)
+                yield Hit(session, id, who, where, at >= 0, phrase)
             else:
                 yield None
 
