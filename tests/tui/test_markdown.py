@@ -43,6 +43,7 @@ def drawn(laid: Laid, width: int) -> list[str]:
     lines = []
     for row in laid.rows:
         line = "".join(text for text, _ in row.before) + row.text.plain
+        line += "".join(text for text, _ in row.after)
         lines.append(line[:width].rstrip())
     return lines
 
@@ -142,15 +143,50 @@ def test_a_link_that_is_defined_at_the_end_holds_for_all() -> None:
 
 def test_code_moves_sideways_and_no_further_than_it_is_wide() -> None:
     fence = Document("```\n0123456789\nab\n```").blocks[0]
-    assert [row.text.plain for row in fence.lay(8).rows] == ["0123456789", "ab"]
+    assert drawn(fence.lay(8), 99) == [" 012345›", " ab"], "it shows which line goes on"
+    assert fence.too_wide
     assert fence.scroll(3)
-    assert [(row.text.plain, row.x) for row in fence.lay(8).rows] == [("3456789", 3), ("", 2)]
+    assert drawn(fence.lay(8), 99) == ["‹345678›", "‹"]
+    assert [(row.text.plain, row.x) for row in fence.lay(8).rows] == [("345678", 3), ("", 2)]
     assert fence.scroll(3)
     assert not fence.scroll(3), "its end is seen"
-    assert fence.lay(8).rows[0].text.plain == "456789"
+    assert drawn(fence.lay(8), 99) == ["‹456789", "‹"]
     assert fence.lay(8).lines == ["0123456789", "ab"], "all of it is copied"
     assert fence.scroll(-9)
     assert not fence.scroll(-1)
+    assert drawn(fence.lay(12), 99) == [" 0123456789", " ab"]
+    assert not fence.too_wide
+
+
+def test_half_of_a_wide_character_leaves_a_blank() -> None:
+    fence = Document("```\n你好世界ab\n```").blocks[0]
+    assert drawn(fence.lay(8), 99) == [" 你好世›"]
+    assert fence.scroll(1)
+    assert drawn(fence.lay(8), 99) == ["‹ 好世›"]
+    assert fence.scroll(1)
+    assert [row.x for row in fence.lay(8).rows] == [1]
+    # What is drawn onto the character before it stays with that.
+    fence = Document("```\nabcde\u0301\u200b❤\ufe0f👩\u200d👩\u200d👧x\n```").blocks[0]
+    assert fence.lay(7).rows[0].text.plain == "abcde\u0301\u200b"
+    assert fence.scroll(5)
+    assert fence.lay(7).rows[0].text.plain == "❤\ufe0f👩\u200d👩\u200d👧x"
+    assert not fence.scroll(1)
+
+
+def test_a_table_of_more_columns_than_there_is_room_for_moves_sideways() -> None:
+    cells = [f"column {number}" for number in range(9)]
+    lines = [cells, ["---"] * 9, cells]
+    table = Document("\n".join(f"| {' | '.join(line)} |" for line in lines)).blocks[0]
+    first = drawn(table.lay(30), 99)
+    assert first[0] == " ┌────────┬────────┬────────┬›"
+    assert first[1] == " │ column │ column │ column │›"
+    assert first[2] == " │ 0      │ 1      │ 2      │›"
+    assert table.scroll(20)
+    assert drawn(table.lay(30), 99)[2] == "‹2      │ 3      │ 4      │ 5›"
+    assert table.scroll(999)
+    assert drawn(table.lay(30), 99)[2].endswith("│ 8      │")
+    assert drawn(table.lay(200), 200)[0].endswith("┐")
+    assert not table.too_wide
 
 
 def test_html_is_text() -> None:

@@ -105,6 +105,26 @@ async def test_the_wheel_moves_code_that_is_too_wide(tmp_path: Path) -> None:
         assert '")' in bench.screen_text
 
 
+async def test_keys_move_code_that_is_too_wide_and_its_edge_says_so(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, script=lambda request: ANSWER)
+    async with bench.run():
+        await bench.ask("go")
+        await bench.ask("again")
+        row = next(line for line in bench.screen_text.split("\n") if 'print("xx' in line)
+        assert "x›" in row
+        await bench.press("escape", "l")
+        assert "‹" in bench.screen_text
+        assert 'print("xx' not in bench.screen_text, "that of both answers"
+        await bench.press(*["l"] * 20)
+        assert '")' in bench.screen_text
+        assert "›" not in bench.screen_text.replace("│", "")
+        await bench.press(*["h"] * 20)
+        assert bench.screen_text.count('print("xx') == 2
+        # Of the selected message alone.
+        await bench.press("K", "l")
+        assert bench.screen_text.count('print("xx') == 1
+
+
 async def test_nothing_is_drawn_anew_that_has_not_changed(tmp_path: Path) -> None:
     bench = Bench(tmp_path, script=lambda request: ANSWER)
     async with bench.run() as pilot:

@@ -68,6 +68,7 @@ class Quote(Block):
             row._replace(
                 before=(("▌", ("quote", "quote--bar")), (" ", self._UNDER), *_under(row.before, self._UNDER)),
                 under=self._UNDER + row.under,
+                after=_under(row.after, self._UNDER),
             )
             for row in laid.rows
         ]

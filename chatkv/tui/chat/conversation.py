@@ -77,6 +77,8 @@ class ConversationView(VerticalScroll):
         bind("chat.answers", "app.answers"),
         bind("chat.edit", "app.edit", "Edit"),
         bind("chat.thinking", "fold"),
+        bind("chat.sideways_left", "sideways(-1)"),
+        bind("chat.sideways_right", "sideways(1)"),
         bind("chat.verify", "app.verify", "Verify"),
     ]
 
@@ -345,6 +347,13 @@ class ConversationView(VerticalScroll):
         chosen = [view for view in thought if view.message_id == self.selected] if self.selected else thought
         if chosen:
             chosen[-1].fold()
+
+    def action_sideways(self, by: int) -> None:
+        """Move code and tables that are too wide, of the selected message, else of all in sight."""
+        for view in self._views if self._live is None else [*self._views, self._live]:
+            chosen = view.message_id == self.selected if self.selected else self.can_view_partial(view)
+            if chosen and view.too_wide:
+                view.move_sideways(by * max(1, self.size.width // 3))
 
     async def _sync_notice(self) -> None:
         if self._notice is self.session.notice:

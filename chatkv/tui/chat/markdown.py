@@ -15,6 +15,7 @@ from chatkv.tui.chat.blocks import Heading, List, Quote, Rule
 from chatkv.tui.chat.fence import Fence
 from chatkv.tui.chat.rows import Block, Text
 from chatkv.tui.chat.table import Table
+from chatkv.tui.chat.wide import Wide
 
 _BULLETS = "•▪‣⭑◦"
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
@@ -71,7 +72,7 @@ class Document:
             block = known.get(source) or self._reader.block(group)
             if block is None:
                 continue
-            if isinstance(block, Fence) and len(self._sources) < len(before):
+            if isinstance(block, Wide) and len(self._sources) < len(before):
                 block.stay(before[len(self._sources)])
             self.blocks.append(block)
             self._sources.append(source)

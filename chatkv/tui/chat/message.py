@@ -66,6 +66,7 @@ class MessageList(Vertical):
         "quote",
         "quote--bar",
         "fence",
+        "wide--mark",
         "rule",
         "table--line",
         "table--head",
@@ -98,6 +99,7 @@ class MessageList(Vertical):
         & > .fence { color: rgb(210,210,210); background: black 10%; }
         &:light > .fence { background: white 30%; }
         &:ansi > .fence { background: transparent; }
+        & > .wide--mark { color: $accent; text-style: bold; }
         & > .rule { color: $secondary; }
         & > .table--line { color: $foreground 20%; }
         & > .table--head { color: $primary; }
@@ -295,7 +297,7 @@ class MessageView(Widget):
         for mark, classes in row.before:
             segments.append(Segment(mark, self._style(*classes) if classes else plain))
         style = self._visual_style_of(*row.under) if row.under else base
-        width = max(0, self._width - row.indent - row.right)
+        width = max(0, self._width - row.indent - row.outdent)
         text = self._with_selection(row, line)
         parts = [
             Segment(part, (style + own).rich_style)
@@ -305,8 +307,8 @@ class MessageView(Widget):
         if any(part.style is not None and part.style._meta is not None for part in parts):
             strip = strip._apply_link_style(self.link_style)
         segments += strip
-        if row.right:
-            segments.append(Segment(" " * row.right, style.rich_style))
+        for mark, classes in row.after:
+            segments.append(Segment(mark, self._style(*classes) if classes else plain))
         segments.append(Segment(" " * _RIGHT, plain))
         return Strip(segments).adjust_cell_length(self.size.width, plain)
 
@@ -386,14 +388,27 @@ class MessageView(Widget):
 
     # -- code that is wider than the pane ----------------------------------------------------
 
-    def _scroll_sideways(self, y: int, cells: int) -> bool:
-        placed, _ = self._at(y)
-        if placed is None or not placed.block.scroll(cells):
+    @property
+    def too_wide(self) -> bool:
+        """Whether any of it goes on out of sight."""
+        return any(placed.block.too_wide for placed in self._placed)
+
+    def move_sideways(self, cells: int) -> None:
+        """What is too wide for the pane."""
+        for placed in self._placed:
+            self._move(placed, cells)
+
+    def _move(self, placed: _Placed, cells: int) -> bool:
+        if not placed.block.scroll(cells):
             return False
         placed.laid = placed.block.lay(self._width)
         self._forget([placed])
         self.refresh()
         return True
+
+    def _scroll_sideways(self, y: int, cells: int) -> bool:
+        placed, _ = self._at(y)
+        return placed is not None and self._move(placed, cells)
 
     def _on_mouse_scroll_right(self, event: MouseScrollRight) -> None:
         if self._scroll_sideways(event.y, _SIDEWAYS):

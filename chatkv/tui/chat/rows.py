@@ -15,7 +15,7 @@ Classes = tuple[str, ...]
 
 class Row(NamedTuple):
     """``text`` is what line ``line`` has from character ``x`` on. ``before`` stands left of it, and is not a
-    part of it; ``under`` is behind it, up to the right end less ``right`` cells.
+    part of it; ``under`` is behind it, up to the right end or to ``after``, which stands there.
     """
 
     text: Content
@@ -23,12 +23,17 @@ class Row(NamedTuple):
     x: int = 0
     before: tuple[tuple[str, Classes], ...] = ()
     under: Classes = ()
-    right: int = 0
+    after: tuple[tuple[str, Classes], ...] = ()
 
     @property
     def indent(self) -> int:
         """Cells left of the text."""
         return sum(cell_len(text) for text, _ in self.before)
+
+    @property
+    def outdent(self) -> int:
+        """Cells right of it that are not its own."""
+        return sum(cell_len(text) for text, _ in self.after)
 
 
 class Laid(NamedTuple):
@@ -57,6 +62,11 @@ class Block(ABC):
         """Move what is too wide sideways, from the next ``lay`` on; False where nothing moves."""
         moved = [block.scroll(cells) for block in self.inner]
         return any(moved)
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether there is anything to move, as it was laid out last."""
+        return any(block.too_wide for block in self.inner)
 
 
 class Text(Block):

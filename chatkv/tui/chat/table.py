@@ -2,48 +2,71 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from textual.content import Content
 
-from chatkv.tui.chat.rows import Block, Laid, Row
+from chatkv.tui.chat.rows import Laid
+from chatkv.tui.chat.wide import Wide
 
 LINE = ".table--line"
 _EDGES = {"top": ("┌", "┬", "┐"), "between": ("├", "┼", "┤"), "bottom": ("└", "┴", "┘")}
+_LEAST = 6
+"""Cells that a column of more text has at least: narrower ones could not be read."""
 
 
-class Table(Block):
-    """As wide as its text, where there is room; else its widest columns are wrapped."""
+class Table(Wide):
+    """As wide as its text, where there is room; else its widest columns are wrapped, then it is moved."""
 
     below = 1
 
     def __init__(self, rows: Sequence[Sequence[Content]], ends: Sequence[str]) -> None:
         """``rows``: the first is the header; ``ends``: left, center or right, for each column."""
+        super().__init__()
         self._columns = max(map(len, rows), default=0)
         self._rows = [[*row, *[Content("")] * (self._columns - len(row))] for row in rows]
         self._ends = [*ends, *["left"] * (self._columns - len(ends))]
+        self._natural = [
+            max(1, *(line.cell_length for row in self._rows for line in row[column].split()))
+            for column in range(self._columns)
+        ]
+        self._drawn: tuple[list[int], list[Content]] = ([], [])
+        """Its lines, and the widths of columns they were made for."""
 
     def lay(self, width: int) -> Laid:
         """See the base class. What is seen is what is copied: each row is a line."""
         widths = self._widths(width)
+        if widths != self._drawn[0]:
+            self._drawn = widths, self._made(widths)
+        lines = self._drawn[1]
+        if lines[0].cell_length > width:
+            return self.lay_lines(lines, width)
+        return self.lay_all(lines)
+
+    def _made(self, widths: list[int]) -> list[Content]:
         lines = [_edge("top", widths)]
         for number, row in enumerate(self._rows):
             if number:
                 lines.append(_edge("between", widths))
             lines += self._row(row, widths)
-        lines.append(_edge("bottom", widths))
-        return Laid([Row(line, number) for number, line in enumerate(lines)], [line.plain for line in lines])
+        return [*lines, _edge("bottom", widths)]
 
     def _widths(self, width: int) -> list[int]:
         """Cells for the text of each column: two blanks and a line more are drawn."""
-        widths = [
-            max(1, *(line.cell_length for row in self._rows for line in row[column].split()))
-            for column in range(self._columns)
-        ]
-        room = width - 3 * self._columns - 1
-        while sum(widths) > room and max(widths) > 1:
-            widths[widths.index(max(widths))] -= 1
-        return widths
+        widths, room = self._natural, width - 3 * self._columns - 1
+        if sum(widths) <= room:
+            return widths
+        # All are cut at one width; what is left over goes to the last ones.
+        fitting = bisect_right(range(max(widths) + 1), room, key=lambda at: _cut(widths, at)) - 1
+        most = max(fitting, _LEAST)
+        left = room - _cut(widths, most)
+        out = [min(natural, most) for natural in widths]
+        for column in reversed(range(self._columns)):
+            if left > 0 and widths[column] > most:
+                out[column] += 1
+                left -= 1
+        return out
 
     def _row(self, cells: Sequence[Content], widths: Sequence[int]) -> list[Content]:
         parts = [cell.wrap(width) for cell, width in zip(cells, widths, strict=True)]
@@ -58,6 +81,10 @@ class Table(Block):
                 text = text + " " * (1 + left) + cell + " " * (free - left + 1) + line
             out.append(text)
         return out
+
+
+def _cut(widths: Sequence[int], most: int) -> int:
+    return sum(min(width, most) for width in widths)
 
 
 def _edge(which: str, widths: Sequence[int]) -> Content:

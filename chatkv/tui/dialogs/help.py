@@ -76,6 +76,10 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
                 "{chat.copy*}, {chat.copy_code*}",
                 "copy the last answer as Markdown; a code block of it (again: the next)",
             ),
+            (
+                "{chat.sideways_left*}, {chat.sideways_right*}",
+                "move code and tables that go on at their edge (›) back, further; shift and wheel, too",
+            ),
             ("{chat.verify*}", "verify: compute the last answer again without the cache, and compare"),
             ("{chat.thinking*}", "unfold what the model thought first, and fold it"),
             ("{move.first}, {move.last}", "top (again: earlier messages), end"),

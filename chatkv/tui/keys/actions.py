@@ -111,6 +111,8 @@ ACTIONS: dict[str, Action] = {
     "chat.edit": Action("e", "chat", "edit a question"),
     "chat.copy": Action("y", "chat", "copy an answer"),
     "chat.copy_code": Action("c", "chat", "copy a code block"),
+    "chat.sideways_left": Action("h,shift+left", "chat", "move wide code and tables back"),
+    "chat.sideways_right": Action("l,shift+right", "chat", "move wide code and tables, to see their rest"),
     "chat.verify": Action("v", "chat", "verify an answer"),
     "chat.thinking": Action("t", "chat", "unfold what the model thought"),
     "tree.fold": Action("left,h", "tree", "fold"),
