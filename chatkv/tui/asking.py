@@ -45,6 +45,7 @@ class AskingApp(SessionActionsApp):
             self.keep_text(session, text)
             return
         session.draft = ""
+        session.told = 0
         # What another chatkv has said there meanwhile was not on the screen: this does not answer it.
         self._catch_up(session, follow=False)
         self.desk.ask(session, text)

@@ -121,8 +121,7 @@ class SpineApp(ThemedApp):
 
     def look_around(self) -> None:
         """What other chatkv over the same folder have done; what could not be saved is tried again."""
-        for line in self.around.look():
-            self.say(line)
+        if self.around.look(self.say):
             self.main.changed()
 
     def _listen(self, said: EngineMessage) -> None:

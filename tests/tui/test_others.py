@@ -44,6 +44,36 @@ async def test_what_another_says_in_the_session_comes_in(tmp_path: Path) -> None
         assert len(bench.said) == said  # what was written here is no news
 
 
+async def test_a_chat_that_goes_on_elsewhere_is_told_of_once_until_it_is_looked_at_again(tmp_path: Path) -> None:
+    async with one_session(tmp_path) as (bench, other):
+        (theirs,) = other.conversations
+
+        async def they_say(text: str) -> list[str]:
+            other.append(theirs, theirs.append("user", text))
+            bench.app.look_around()
+            await bench.settle()
+            return [line for line in bench.said if "another chatkv" in line]
+
+        for n in range(1, 4):
+            assert len(await they_say(f"said {n}")) == 1
+            assert f"said {n}" in bench.screen_text
+        # Another session is looked at: a mark in the list, and no word.
+        await bench.press("ctrl+n")
+        for n in range(4, 7):
+            assert len(await they_say(f"said {n}")) == 1
+            assert "1 first ○" in bench.screen_text
+        await bench.press("alt+1")
+        told = [line for line in bench.said if "another chatkv" in line][1:]
+        assert told == ["another chatkv went on in this session: 3 messages came in"]
+        assert "said 6" in bench.screen_text
+        assert "○" not in bench.screen_text
+        # So does what is said here: the next word from there is an answer to it.
+        await bench.ask("ours")
+        theirs = other.catch_up(theirs) and other.conversations[0]
+        theirs.set_head(bench.session.conversation.head)
+        assert len(await they_say("said 7")) == 3
+
+
 async def test_what_was_said_in_both_at_once_is_two_branches(tmp_path: Path) -> None:
     async with one_session(tmp_path) as (bench, other):
         (theirs,) = other.conversations
@@ -107,7 +137,7 @@ async def test_sessions_on_other_screens_are_marked(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline().strip() == id
             bench.app.look_around()
-            await bench.settle()
+            await bench.pilot.pause(0.2)  # drawn without anything else that changes
             assert "1 first ⇄" in bench.screen_text
             process.kill()  # its file stays, and counts no more
         bench.app.look_around()

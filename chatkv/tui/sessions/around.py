@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from chatkv.chat.presence import Presence
 from chatkv.tui.sessions.book import SessionBook
@@ -20,21 +20,32 @@ class Around:
         self._presence = presence
         self._looks = 0
 
-    def look(self) -> Iterator[str]:
-        """Lines to tell; none as long as nothing has changed."""
-        book = self._book
+    def look(self, tell: Callable[[str], None]) -> bool:
+        """Say what there is to say, by ``tell``; returns whether anything looks otherwise than before."""
+        book, heard, told = self._book, self._book.heard, False
         self._looks += 1
         if self._looks % AGAIN == 0 and book.unsaved and book.save_again():
-            yield "what could not be saved before is saved now"
+            tell("what could not be saved before is saved now")
+            told = True
         book.take_new()
+        book.hear_of_others()
         if line := book.catch_up(book.current):
-            yield line
-        if self._presence is not None:
-            current = book.current
-            self._presence.show(current.conversation.id if current.stored else None)
-            others = self._presence.others()
-            for session in book.sessions:
-                session.elsewhere = session.stored and session.conversation.id in others
+            tell(line)
+            told = True
+        return self._see_others() or told or book.heard != heard
+
+    def _see_others(self) -> bool:
+        """Returns whether a session has come on another screen, or left it."""
+        if self._presence is None:
+            return False
+        current, changed = self._book.current, False
+        self._presence.show(current.conversation.id if current.stored else None)
+        others = self._presence.others()
+        for session in self._book.sessions:
+            elsewhere = session.stored and session.conversation.id in others
+            changed |= elsewhere is not session.elsewhere
+            session.elsewhere = elsewhere
+        return changed
 
     def close(self) -> None:
         """The screen is gone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class SessionBook:
         self._deleted: list[tuple[int, Session]] = []
         self._failing = False
         """Something could not be written, and the person knows."""
+        self.heard = 0
+        """How often something was taken in that another chatkv has written."""
         self._keys = (f"s{number}" for number in itertools.count(1))
         self.order = "opened"
         """In which the lists show them, one of ``ORDERS``; numbers stay."""
@@ -104,32 +107,56 @@ class SessionBook:
     def take_new(self) -> None:
         """Sessions that another chatkv has made in the folder."""
         for conversation in self._store.load_new()[0]:
-            self.sessions.append(self._open(conversation, stored=True))
+            session = self._open(conversation, stored=True)
+            session.unread = session.head is not None
+            self.sessions.append(session)
+            self.heard += 1
+
+    def hear_of_others(self) -> None:
+        """Take in what another chatkv has written to sessions that are not on the screen: they are unread."""
+        for session in self.sessions:
+            if session is not self.current and not session.running and not session.gone:
+                with suppress(ChatkvError):  # it is said when the session is looked at
+                    session.unread |= bool(self._take_in_others(session, follow=True))
 
     def catch_up(self, session: Session, follow: bool = True) -> str:
         """Take in what another chatkv has written to it; returns a line about it, if anything has changed.
 
+        While the session stays on the screen, that messages come in is said once: there they are seen.
         ``follow``: go on from there, where that is behind what is on the screen. Else it is a branch.
         """
-        if not session.stored or self.unkept:
-            return ""
-        conversation = session.conversation
-        count, head = len(conversation.messages), conversation.head
         try:
-            there = self._store.catch_up(conversation)
+            self._take_in_others(session, follow)
         except ChatkvError:
             told, session.gone = session.gone, True
             return "" if told else "this session's file was removed; what is said next writes it again, whole"
-        session.gone = False
-        count = len(conversation.messages) - count
-        if there is None or not count:
+        count, session.came = session.came, 0
+        if not count or session.told >= (2 if session.came_aside else 1):
             return ""
+        session.told = 2 if session.came_aside else 1
         came = f"another chatkv went on in this session: {count} message{'s' * (count > 1)} came in"
+        return f"{came}, on a branch of their own" if session.came_aside else came
+
+    def _take_in_others(self, session: Session, follow: bool) -> int:
+        """Returns how many messages came. Raises ChatkvError where the file can't be read, or is gone."""
+        if not session.stored or self.unkept:
+            return 0
+        conversation = session.conversation
+        before, head = len(conversation.messages), conversation.head
+        there = self._store.catch_up(conversation)
+        session.gone = False
+        if there is None:
+            return 0
+        self.heard += 1
+        count = len(conversation.messages) - before
+        if not count:
+            return 0
         goes_on = head is None or any(message.id == head for message in conversation.path(there))
-        if follow and goes_on and session.running is None and session.editing is None:
+        session.came += count
+        session.came_aside = not (goes_on and follow and session.running is None and session.editing is None)
+        if not session.came_aside:
             conversation.set_head(there)
-            return came
-        return f"{came}, on a branch of their own"
+        return count
 
     def by_key(self, key: str) -> Session | None:
         """The session the engine calls ``key``; None when it is gone."""
@@ -152,7 +179,7 @@ class SessionBook:
     def switch(self, session: Session) -> None:
         """Make it the current one."""
         self.current = session
-        session.unread = False
+        session.unread, session.told = False, 0
 
     def new(self) -> Session:
         """An empty session with the current one's system prompt, made current.

@@ -34,6 +34,13 @@ class Session:
     unread: bool = False
     elsewhere: bool = False
     """It is on the screen of another chatkv, too."""
+    came: int = 0
+    """Messages from another chatkv of which nothing has been said yet …"""
+    came_aside: bool = False
+    """… and whether they are on a branch beside what is on the screen."""
+    told: int = 0
+    """What has been said of them since the person last turned to it: 1 that they come in, 2 that they do so
+    on a branch."""
     gone: bool = False
     """Its file has been removed by somebody else, and the person has been told."""
     draft: str = ""
