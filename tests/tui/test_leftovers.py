@@ -86,7 +86,7 @@ async def test_the_gauge_warns_near_the_limit(tmp_path: Path) -> None:
         await bench.ask("one")
         assert "context ▰▰▰▰▱▱▱▱▱▱ 44%" in bench.screen_text
         await bench.ask("two")
-        assert "context 88% full · ctrl+o forks earlier, ctrl+n new" in bench.screen_text
+        assert "context 88% full · ctrl+o forks earlier · ctrl+n new" in bench.screen_text
         assert bench.app.main.chat.has_class("-near")
 
 

@@ -44,7 +44,9 @@ async def test_what_another_says_in_the_session_comes_in(tmp_path: Path) -> None
         assert len(bench.said) == said  # what was written here is no news
 
 
-async def test_a_chat_that_goes_on_elsewhere_is_told_of_once_until_it_is_looked_at_again(tmp_path: Path) -> None:
+async def test_a_chat_that_goes_on_elsewhere_is_told_of_once(
+    tmp_path: Path,
+) -> None:
     async with one_session(tmp_path) as (bench, other):
         (theirs,) = other.conversations
 

@@ -231,7 +231,8 @@ async def test_in_the_list_keys_move_open_rename_delete_and_make(tmp_path: Path)
         assert names(bench) == ["one", "three", "new chat"]
         await bench.press("ctrl+s")
         words = " ".join(bench.screen_text.translate(dict.fromkeys(map(ord, "│╭╮╰╯─"), " ")).split())
-        assert "^f search · ^n new" in words  # none of the keys is cut off
+        assert "^f search" in words
+        assert "^n new" in words  # none of the keys is cut off
         await bench.press("ctrl+n")
         assert bench.session.name == "new chat"
         await bench.press("ctrl+s", "escape")

@@ -48,6 +48,17 @@ def sparkline(values: Iterable[float], width: int, top: float | None = None) -> 
     return "".join(_BARS[round(min(1.0, max(0.0, v / top)) * last)] for v in shown)
 
 
+def folded(parts: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """``(separator before it, text)`` parts in lines of at most ``width`` cells; they end between parts."""
+    lines: list[str] = []
+    for separator, text in parts:
+        if lines and cell_len(lines[-1]) + cell_len(separator) + cell_len(text) <= width:
+            lines[-1] += separator + text
+        else:
+            lines.append(text)
+    return lines
+
+
 def join_that_fit(parts: Sequence[tuple[str, int]], separator: str, width: int) -> str:
     """Join the ``(text, importance)`` parts in order; the least important go until ``width`` cells hold them.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len
 from textual.content import Content
 
 from chatkv.insight.reuse import reused
 from chatkv.text import one_line
+from chatkv.tui.cache.cells import folded
 from chatkv.tui.chat.rows import Block, Laid, wrapped
 
 ENDINGS = {
@@ -75,14 +75,11 @@ def number(meta: Mapping[str, Any], key: str) -> float | None:
 
 
 def fold(parts: Sequence[str], width: int) -> list[str]:
-    """The parts joined by `` │ ``, in lines of at most ``width`` cells that break between parts."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
-            lines[-1] += f" │ {part}"
-        else:
-            lines.append(part)
-    return lines
+    """The parts joined by `` │ ``, in lines of at most ``width`` cells that end there, or at a `` · ``."""
+    return folded(
+        ((" · " if at else " │ ", piece) for part in parts for at, piece in enumerate(part.split(" · "))),
+        width,
+    )
 
 
 class Figures(Block):

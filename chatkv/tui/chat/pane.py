@@ -7,6 +7,7 @@ from textual.containers import Container
 from textual.content import Content
 
 from chatkv.text import one_line
+from chatkv.tui.cache.boxed import fitting
 from chatkv.tui.chat.conversation import ConversationView
 from chatkv.tui.chat.who import short_name
 from chatkv.tui.keys.current import hint
@@ -46,7 +47,7 @@ def gauge(context: tuple[int, int] | None) -> str:
     used, limit = context
     share = min(1.0, used / max(1, limit))
     if near(context):
-        return f"context {share:.0%} full · {hint('fork')} forks earlier, {hint('new')} new"
+        return f"context {share:.0%} full · {hint('fork')} forks earlier · {hint('new')} new"
     full = max(1, int(share * _CELLS))
     return f"context {'▰' * full}{'▱' * (_CELLS - full)} {share:.0%}"
 
@@ -124,6 +125,7 @@ class ChatPane(Container):
             return
         title = f"Chat · {one_line(view.session.name, 40)}"
         more = gauge(self._used) if view.at_end else f"↓ more below · {hint('move.last')}"
+        more = fitting(more, self.size.width - 4)
         warns = not view.at_end or near(self._used)
         if warns != self.has_class("-near"):
             # Of all that is in the pane nothing looks other by it: Textual would look at each widget's style.

@@ -9,10 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.dialog import Dialog
+from chatkv.tui.hints import Hints
 from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.keys_in_order import obey_now
 
@@ -47,7 +48,7 @@ class AskLine(Dialog[str | None]):
         padding: 0 1; border-title-color: $accent;
     }
     AskLine Input, AskLine Input:focus { border: none; height: 1; background: $panel; padding: 0 1; }
-    AskLine .keys { color: $text-muted; margin: 1 0 0 0; }
+    AskLine Hints { margin: 1 0 0 0; }
     """
 
     def __init__(self, title: str, value: str, limit: int) -> None:
@@ -61,7 +62,7 @@ class AskLine(Dialog[str | None]):
         with Vertical() as box:
             box.border_title = Content(self._title)
             yield LineInput(self._value, max_length=self._limit)
-            yield Static(f"enter keep · {hint('dialog.close')} cancel", classes="keys", markup=False)
+            yield Hints("enter keep", f"{hint('dialog.close')} cancel")
 
     def action_cancel(self) -> None:
         """Escape."""

@@ -17,6 +17,7 @@ from chatkv.chat.tree import Message
 from chatkv.engine.messages import Measured
 from chatkv.text import one_line
 from chatkv.tui.dialogs.list_dialog import ListDialog
+from chatkv.tui.hints import Hints
 from chatkv.tui.keys.current import bind, hint
 
 Measure = Callable[[Message, Callable[[Measured], None]], bool]
@@ -59,7 +60,6 @@ class ForkDialog(ListDialog[str]):
         height: auto; max-height: 10; border: none; background: transparent; padding: 0;
     }
     ForkDialog .cost { margin: 1 0 0 0; color: $kv-reused; height: auto; }
-    ForkDialog .keys { color: $text-muted; }
     """
 
     def __init__(self, path: Sequence[Message], at: str, measure: Measure) -> None:
@@ -82,11 +82,7 @@ class ForkDialog(ListDialog[str]):
             ]
             yield OptionList(*options, markup=False)
             yield Static("", classes="cost", markup=False)
-            yield Static(
-                f"enter fork · ↑ ↓ another message · {hint('dialog.close')} cancel",
-                classes="keys",
-                markup=False,
-            )
+            yield Hints("enter fork", "↑ ↓ another message", f"{hint('dialog.close')} cancel")
 
     def on_mount(self) -> None:
         """The marked one is in view."""

@@ -10,10 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from chatkv.tui.dialogs.list_dialog import ListDialog
+from chatkv.tui.hints import Hints
 from chatkv.tui.keys.current import bind, short
 
 
@@ -48,7 +49,6 @@ class PaneList(ListDialog[None]):
     PaneList OptionList, PaneList OptionList:focus {
         height: auto; max-height: 10; border: none; background: transparent; padding: 0;
     }
-    PaneList .keys { color: $text-muted; }
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class PaneList(ListDialog[None]):
         with Vertical() as box:
             box.border_title = "Panes"
             yield OptionList(markup=False)
-            yield Static(
-                f"{short('panes.toggle')} show, hide · {short('pane.usual_sizes')} usual sizes\n"
-                f"{short('panes.usual')} all as at first · {short('panes.close')} close",
-                classes="keys",
-                markup=False,
+            yield Hints(
+                f"{short('panes.toggle')} show, hide",
+                f"{short('pane.usual_sizes')} usual sizes",
+                f"{short('panes.usual')} all as at first",
+                f"{short('panes.close')} close",
             )
 
     def on_mount(self) -> None:

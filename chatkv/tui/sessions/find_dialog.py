@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class FindDialog(ListDialog[T]):
-    """A subclass has a ``Vertical`` with a ``LineInput``, an ``OptionList`` and a line of class ``keys``."""
+    """A subclass has a ``Vertical`` with a ``LineInput``, an ``OptionList`` and ``Hints``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("dialog.close", "cancel"),
@@ -30,5 +30,4 @@ class FindDialog(ListDialog[T]):
         border: none; height: 1; background: $panel; padding: 0 1; margin: 0 0 1 0;
     }
     FindDialog OptionList { height: 1fr; border: none; background: transparent; padding: 0; }
-    FindDialog .keys { height: auto; color: $text-muted; }
     """

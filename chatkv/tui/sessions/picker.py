@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.hints import Hints
 from chatkv.tui.keys.current import bind, keys_of, short
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.find_dialog import FindDialog
@@ -81,13 +82,7 @@ class SessionPicker(FindDialog[str]):
             box.border_subtitle = "hit %"
             yield LineInput(placeholder="filter by name, or by what was said")
             yield OptionList(markup=False)
-            yield Static(
-                " · ".join(
-                    ["enter open"] + [f"{short(id)} {word}" for id, word in _HINTS.items() if keys_of(id)]
-                ),
-                classes="keys",
-                markup=False,
-            )
+            yield Hints("enter open", *(f"{short(id)} {word}" for id, word in _HINTS.items() if keys_of(id)))
 
     def on_mount(self) -> None:
         """All of them at first."""

@@ -11,11 +11,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from chatkv.text import one_line
 from chatkv.tui.dialogs.ask_line import LineInput
+from chatkv.tui.hints import Hints
 from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.find_dialog import FindDialog
 from chatkv.tui.sessions.session import Session
@@ -85,11 +86,7 @@ class SearchDialog(FindDialog[Hit]):
             box.border_title = "Search all sessions"
             yield LineInput(self._wanted, placeholder="words that were said, in any order")
             yield OptionList(markup=False)
-            yield Static("", classes="keys", markup=False)
-
-    def on_mount(self) -> None:
-        """What was given is searched at once."""
-        self._tell(f"enter go there · {hint('dialog.close')} close")
+            yield Hints(*self._keys())
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -114,12 +111,10 @@ class SearchDialog(FindDialog[Hit]):
         options.set_options([Option(_row(hit)) for hit in self._hits])
         options.highlighted = 0 if self._hits else None
         found = f"the newest {MOST} of many" if more else f"{len(hits)} found" if wanted.strip() else ""
-        self._tell(
-            " · ".join(part for part in (found, f"enter go there · {hint('dialog.close')} close") if part)
-        )
+        self.query_one(Hints).show(*([found] if found else []), *self._keys())
 
-    def _tell(self, line: str) -> None:
-        self.query_one(".keys", Static).update(Content(line))
+    def _keys(self) -> tuple[str, str]:
+        return "enter go there", f"{hint('dialog.close')} close"
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
