@@ -38,6 +38,7 @@ from chatkv.tui.sessions.around import Around
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.spine import LOOK_S
 from chatkv.tui.terminal_driver import TerminalDriver
+from chatkv.tui.too_small import TooSmall
 from chatkv.web import talks_to_browser
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ class ChatkvApp(CommandsApp):
             )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that types in the prompt is not offered there."""
+        """What nobody sees does not act. A key that types in the prompt is not offered there."""
+        if isinstance(self.screen, TooSmall):
+            return action == "quit"
         return not (action == "export" and isinstance(self.focused, Prompt))
 
     def action_help(self) -> None:

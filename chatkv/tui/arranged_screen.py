@@ -7,7 +7,6 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Static
 
 from chatkv.tui import panes_kept
 from chatkv.tui.cache_column import CacheColumn
@@ -16,8 +15,7 @@ from chatkv.tui.chat.prompt import Prompt
 from chatkv.tui.chip_row import Chip, ChipRow
 from chatkv.tui.dialogs.panes import PaneList, PaneRow
 from chatkv.tui.keyed_screen import KeyedScreen
-from chatkv.tui.keys.current import hint
-from chatkv.tui.layout import BODY, CACHE_PANES, COLUMN, PANES, SMALLEST, Arrangement, arrangement
+from chatkv.tui.layout import BODY, CACHE_PANES, COLUMN, PANES, Arrangement, arrangement
 from chatkv.tui.pane_area import PaneArea
 from chatkv.tui.panes_kept import Kept
 from chatkv.tui.remembered import Remembered
@@ -141,10 +139,6 @@ class ArrangedScreen(KeyedScreen):
             self.set_class(other is self.arrangement, other.value)
         self.set_class(height < 30, "-low")
         self.set_class(height < 18, "-shorter")
-        need = "x".join(map(str, SMALLEST))
-        self.query_one("#too-small", Static).update(
-            f"Terminal too small: {width}x{height}.\nchatkv needs {need} or more.\n{hint('quit')} quits."
-        )
         if self.arrangement is Arrangement.ONE and was is not Arrangement.ONE and self.focused is self.prompt:
             self._at = "chat"
         self.rearrange()
@@ -153,7 +147,8 @@ class ArrangedScreen(KeyedScreen):
 
     def _focus_again(self) -> None:
         before, self._focused_before = self._focused_before, None
-        if self.focused is None and before is not None and before.focusable:
+        # Textual has found another one meanwhile; no person has.
+        if before is not None and before.focusable:
             self.set_focus(before)
         self._keep_focus()
 

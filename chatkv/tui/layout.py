@@ -15,7 +15,7 @@ class Arrangement(Enum):
     """The value is the class the screen gets."""
 
     TINY = "-tiny"
-    """Too small to be of use: one plain line says so."""
+    """Too small to be of use: ``too_small.py`` lies over it."""
     ONE = "-one"
     """One pane with tabs."""
     TWO = "-two"

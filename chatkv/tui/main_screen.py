@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.events import Paste
-from textual.widgets import Static
 
 from chatkv.text import one_line
 from chatkv.tui.cache.caption_line import CaptionLine
@@ -116,7 +115,6 @@ class MainScreen(SizedScreen):
 
     def compose(self) -> ComposeResult:
         """Its parts."""
-        yield Static(id="too-small", markup=False)
         with Horizontal(id="top"):
             yield Header(id="header")
             yield ChipRow(id="chips")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
-from textual.events import Event, Key
+from textual.events import Event, Key, Resize
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -30,6 +30,7 @@ from chatkv.tui.sessions.around import Around
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themed import ThemedApp
+from chatkv.tui.too_small import cover
 from chatkv.tui.wrapping import break_between_characters
 
 LOOK_S = 2.0
@@ -95,6 +96,11 @@ class SpineApp(ThemedApp):
         """Everything slow comes after the first frame."""
         self.call_after_refresh(self._begin)
 
+    def on_resize(self, event: Resize) -> None:
+        """Any size at any time."""
+        if self._begun:
+            cover(self, event.size)
+
     async def on_event(self, event: Event) -> None:
         """What is typed before anything has the focus is kept for the prompt."""
         if isinstance(event, Key) and not self._begun and self.focused is None and event.is_printable:
@@ -113,6 +119,7 @@ class SpineApp(ThemedApp):
             # Who types at once goes on typing in the session that is opened.
             self.book.current.draft += typed
         await self.main.show_session(self.book.current)
+        cover(self, self.size)
         if self.book.unkept:
             elsewhere = "/export md FILE writes a conversation elsewhere"
             self.report(f"nothing of this chat is kept: {self.book.unkept} · {elsewhere}")

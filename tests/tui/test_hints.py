@@ -21,15 +21,17 @@ HINTS = {
 @pytest.mark.parametrize("key", HINTS)
 async def test_in_dialogs(key: str, tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    async with bench.run(size=(40, 24)):
+    async with bench.run(size=(80, 24)):
         await bench.ask("hello")
         await bench.press(*(["escape"] if key == "w" else []), key)
-        for width in (40, 47, 53, 59, 66, 80):
+        for width in (80, 66, 59, 53, 47, 40):
             await bench.pilot.resize_terminal(width, 24)
             await bench.settle()
             lines = [line.split("│") for line in bench.screen_text.splitlines()]
             shown = [part.strip() for line in lines for cell in line for part in cell.split(" · ")]
             assert [hint for hint in HINTS[key] if hint not in shown] == []
+            if key == "ctrl+s":
+                assert re.search(r"▸ 1 hello +0 *│", bench.screen_text), "a row is one line, and fits the box"
 
 
 async def test_under_an_answer_that_comes(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from chatkv.tui.dialogs.tour import CARDS, Tour, place
 from chatkv.tui.keys.keymap import read_keys
 from chatkv.tui.palette import entries
 from chatkv.tui.remembered import Remembered
+from chatkv.tui.too_small import TooSmall
 from tests.tui.helpers import Bench
 
 SIZES = [(80, 24), (120, 36), (200, 50), (40, 12)]
@@ -144,7 +145,7 @@ async def test_it_comes_by_itself_once_and_never_where_nobody_looks(tmp_path: Pa
     small = Bench(tmp_path)
     small.app.tour_wanted = True
     async with small.run(size=(30, 8)):
-        assert small.app.screen is small.app.main
+        assert isinstance(small.app.screen, TooSmall)
         assert not small.app.remembered.get(TOURED, False)
 
 

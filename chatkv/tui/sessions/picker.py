@@ -88,6 +88,10 @@ class SessionPicker(FindDialog[str]):
         """All of them at first."""
         self.call_after_refresh(self.refill)
 
+    def on_resize(self) -> None:
+        """The rows are as wide as the box."""
+        self.call_after_refresh(self.refill)
+
     def on_screen_resume(self) -> None:
         """Back from a dialog: names may have changed."""
         self.refill()
