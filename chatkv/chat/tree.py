@@ -46,7 +46,8 @@ class Message:
     ``parent`` None: the first message of a conversation. ``text`` is what was typed or generated,
     unchanged: show it through ``chatkv.text.printable``. ``token_ids`` are the ids the model sampled
     (answers only). ``meta`` is JSON-ready: ``cached``, ``copied``, ``computed``, ``prompt_tokens``,
-    ``ttft_s``, ``decode_s``, ``reason``, ``model``, ``time``, ``thinking``, whichever are known.
+    ``ttft_s``, ``decode_s``, ``reason``, ``why`` (in words), ``model``, ``time``, ``thinking``,
+    whichever are known.
     """
 
     id: str

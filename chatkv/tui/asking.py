@@ -190,8 +190,11 @@ class AskingApp(SessionActionsApp):
         if message is None:
             self.report("there is no answer to copy yet")
             return
-        self.copy_to_clipboard(message.text)
-        self.say(f"copied {len(message.text):,} characters")
+        text, what = message.text, ""
+        if not text and message.thinking:  # stopped before there was more
+            text, what = message.thinking, "what was thought, "
+        self.copy_to_clipboard(text)
+        self.say(f"copied {what}{len(text):,} characters")
 
     def action_copy_code(self) -> None:
         """A code block of the last answer (or the selected message); again: its next one."""

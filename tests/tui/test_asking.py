@@ -192,15 +192,24 @@ async def test_an_error_keeps_the_part_and_shows_the_message(tmp_path: Path) -> 
         bench.engine.error("the forward failed: out of memory")
         await bench.settle()
         assert bench.texts()[1] == ("assistant", "You said:")
-        assert "out of memory" in bench.screen_text
+        assert bench.screen_text.count("out of memory") == 1
+        assert "ended by an error" not in bench.screen_text, "once"
+        await bench.ask("again")
+        assert "out of memory" in bench.screen_text, "it goes on to stand where it happened"
+    again = Bench(tmp_path)
+    async with again.run():
+        assert "the forward failed: out of memory" in again.screen_text
 
 
 async def test_a_full_pool_ends_the_answer_and_says_so(tmp_path: Path) -> None:
     bench = Bench(tmp_path, num_blocks=2, block_size=4)
     async with bench.run():
         await bench.ask("a b c d")
-        assert "the KV pool is full" in bench.screen_text
+        assert bench.screen_text.count("the KV pool is full") == 1
         assert bench.texts()[1][1].startswith("You said")
+    again = Bench(tmp_path)
+    async with again.run():
+        assert again.screen_text.count("the KV pool is full") == 1
 
 
 async def test_regenerating_makes_a_sibling_and_both_can_be_seen(tmp_path: Path) -> None:

@@ -189,5 +189,28 @@ def test_a_table_of_more_columns_than_there_is_room_for_moves_sideways() -> None
     assert not table.too_wide
 
 
+@pytest.mark.parametrize("width", [20, 47, 100])
+@pytest.mark.parametrize("mark", ["- ", "> ", "1. ", "> - "])
+def test_what_is_nested_deep_is_all_there_and_has_room(mark: str, width: int) -> None:
+    deep = 30
+    if mark in ("- ", "1. "):
+        text = "\n".join(" " * len(mark) * level + f"{mark}item number {level}" for level in range(deep))
+    else:
+        text = "\n>\n".join(mark * (level + 1) + f"item number {level}" for level in range(deep))
+    text += "\n\nend"
+    laid = stacked(Document(text).blocks, width)
+    rows = drawn(laid, width)
+    said = " ".join(" ".join(row.text.plain for row in laid.rows).split())
+    for level in range(deep):
+        assert f"item number {level}" in said
+    assert rows[-1] == "end"
+    assert all(row.indent + row.text.cell_length <= width for row in laid.rows)
+    assert len(rows) < deep * 20
+    in_one_row = "\n".join([mark * deep + "all in a row", "", "end"])
+    laid = stacked(Document(in_one_row).blocks, width)
+    assert "all in a row" in " ".join(row.text.plain for row in laid.rows)
+    assert all(row.indent + row.text.cell_length <= width for row in laid.rows)
+
+
 def test_html_is_text() -> None:
     assert shown("<think>a</think>\n\n<b>b</b> &amp;") == ["<think>a</think>", "", "<b>b</b> &"]

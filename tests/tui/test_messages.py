@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from textual.content import Content
 from textual.events import MouseScrollRight
 from textual.geometry import Offset
 from textual.selection import Selection
@@ -140,6 +142,30 @@ async def test_nothing_is_drawn_anew_that_has_not_changed(tmp_path: Path) -> Non
         bench.app.theme = "chatkv-light"
         await pilot.pause()
         assert not set(map(id, strips)) & {id(s) for p in view._placed for s in p.strips}
+
+
+@pytest.mark.parametrize("theme", ["chatkv-dark", "chatkv-light", "chatkv-terminal"])
+async def test_code_is_highlighted_once_for_the_theme_that_there_is(
+    tmp_path: Path, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    conversation = store.create()
+    for number in range(3):
+        store.append(conversation, conversation.append("user", "question"))
+        store.append(conversation, conversation.append("assistant", f"```py\nx = {number}\n```"))
+    read: list[object] = []
+
+    def counted(code: str, *, language: str | None, theme: object) -> Content:
+        read.append((code, theme))
+        return Content(code)
+
+    monkeypatch.setattr("chatkv.tui.chat.fence.highlight", counted)
+    bench = Bench(tmp_path, theme=theme)
+    async with bench.run():
+        assert len(read) == 3
+        bench.app.theme = "chatkv-paper" if theme == "chatkv-terminal" else "chatkv-terminal"
+        await bench.settle()
+        assert len(set(read)) == len(read) == 6
 
 
 async def test_a_kept_answer_without_its_models_name_is_headed_alike_before_and_after_loading(

@@ -6,7 +6,7 @@ import pytest
 
 from chatkv.chat.tree import Conversation
 from chatkv.kvcache.events import CacheCreated, Event, RequestOpened
-from chatkv.tui.chat.figures import answer_parts, fold, seconds, tokens_per_second
+from chatkv.tui.chat.figures import answer_parts, ending, fold, seconds, tokens_per_second
 from chatkv.tui.chat.messages import cut
 from chatkv.tui.chat.who import short_name
 from chatkv.tui.chip_row import row_width
@@ -39,6 +39,16 @@ def test_answer_parts() -> None:
         assert answer_parts({"logprob_mean": -0.25, "logprob_least": odd}, 1) == [
             "log-probability -0.25 a token"
         ]
+
+
+def test_why_it_ended_is_told_once() -> None:
+    full = {"reason": "cache full"}
+    assert ending(full).startswith("the KV pool is full · stop other sessions")
+    assert ending({**full, "why": "it fills\x1b all 64 blocks"}) == "it fills all 64 blocks"
+    for odd in (None, 3, ["x"], ""):
+        assert ending({**full, "why": odd}) == ending(full)
+    assert answer_parts(full, 1) == []
+    assert ending({"reason": "aborted"}) == ending({"reason": "stop"}) == ending({"reason": ["x"]}) == ""
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "9", True, None, [1], 10**400])

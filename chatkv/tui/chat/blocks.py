@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.content import Content
 
-from chatkv.tui.chat.rows import Block, Classes, Laid, Row, Text, behind, blank, stacked, wrapped
+from chatkv.tui.chat.rows import Block, Classes, Laid, Row, Text, behind, blank, gap, stacked, wrapped
 
 
 class Heading(Text):
@@ -29,6 +29,10 @@ class Heading(Text):
         return Laid(rows, laid.lines)
 
 
+_LEAST = 16
+"""Cells that text keeps: where lists and quotes in one another leave less, they are indented no further."""
+
+
 class List(Block):
     """Items with a bullet or a number each, without blank rows between them."""
 
@@ -42,14 +46,26 @@ class List(Block):
         rows: list[Row] = []
         lines: list[str] = []
         for at, (mark, blocks) in enumerate(self._items, 1):
-            room = max(1, width - cell_len(mark))
-            laid = stacked(blocks, room) if blocks else wrapped(Content(""), room)
-            laid = behind(laid, mark, ("list--mark",))
+            laid = _item(mark, blocks, width)
             rows += laid.shifted(len(lines))
             lines += laid.lines
             if blocks and at < len(self._items):
                 rows += [blank(lines)] * blocks[-1].below
         return Laid(rows, lines)
+
+
+def _item(mark: str, blocks: Sequence[Block], width: int) -> Laid:
+    """All of it behind its mark; where that leaves too little room, its first text alone."""
+    room = width - cell_len(mark)
+    beside = len(blocks) if room >= _LEAST else int(bool(blocks) and not isinstance(blocks[0], List | Quote))
+    room = max(1, room)
+    laid = stacked(blocks[:beside], room) if beside else wrapped(Content(""), room)
+    laid = behind(laid, mark, ("list--mark",))
+    if beside == len(blocks):
+        return laid
+    between = [blank(laid.lines)] * (gap(blocks[beside - 1], blocks[beside]) if beside else 0)
+    rest = stacked(blocks[beside:], width)
+    return Laid([*laid.rows, *between, *rest.shifted(len(laid.lines))], [*laid.lines, *rest.lines])
 
 
 class Quote(Block):
@@ -63,6 +79,8 @@ class Quote(Block):
 
     def lay(self, width: int) -> Laid:
         """See the base class."""
+        if width - 2 < _LEAST and any(isinstance(block, Quote | List) for block in self.inner):
+            return stacked(self.inner, width)
         laid = stacked(self.inner, max(1, width - 2))
         rows = [
             row._replace(

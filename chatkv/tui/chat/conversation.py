@@ -15,7 +15,7 @@ from textual.widgets import Static
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.message import MessageList, MessageView
-from chatkv.tui.chat.messages import AnswerView, NoticeView, SystemView, UserView
+from chatkv.tui.chat.messages import AnswerView, Colours, NoticeView, SystemView, UserView
 from chatkv.tui.chat.who import made_by
 from chatkv.tui.keys.current import bind, hint, sign
 from chatkv.tui.sessions.running import Running
@@ -94,6 +94,8 @@ class ConversationView(VerticalScroll):
         self._first: int | None = None
         self._end: int | None = None
         """The window is ``path[first:end]``; None: up to the newest message."""
+        self._unfolded: set[str | Running] = set()
+        """Those answers that are not mounted of which was seen what was thought, by their ids."""
         self.selected: str | None = None
         """Id of the message that keys act on; None: the newest."""
         # At least as tall as the view: a followed view puts shorter content at the bottom.
@@ -150,7 +152,7 @@ class ConversationView(VerticalScroll):
             if len(self._views) >= KEPT_MOUNTED:
                 gone, self._views[-WINDOW:] = self._views[-WINDOW:], []
                 self._end = first + len(self._views)
-                await self._list.remove_children(gone)
+                await self._let_go(gone)
                 await self._drop_live()
             views = [self._view(message) for message in path[start:first]]
             self._first = start
@@ -263,7 +265,10 @@ class ConversationView(VerticalScroll):
 
     def _view(self, message: Message) -> MessageView:
         if message.role == "assistant":
-            view: MessageView = AnswerView(made_by(message, self.who), message, self._siblings(message))
+            who, colours = made_by(message, self.who), Colours.of(self.app)
+            answer = AnswerView(who, colours, message, self._siblings(message))
+            answer.unfold(message.id in self._unfolded)
+            view: MessageView = answer
         else:
             who = "you" if message.role == "user" else "system"
             view = UserView(message.text, message.id, who, self._siblings(message))
@@ -286,6 +291,8 @@ class ConversationView(VerticalScroll):
             live.settle(message, self._siblings(message))
             self._views.append(live)
         else:
+            if running is not None and live.unfolded:
+                self._unfolded.add(running)
             await live.remove()
 
     async def _match(self, path: list[Message]) -> None:
@@ -304,7 +311,7 @@ class ConversationView(VerticalScroll):
             same += 1
         gone, self._views[same:] = self._views[same:], []
         if gone:
-            await self._list.remove_children(gone)
+            await self._let_go(gone)
         fresh = [self._view(message) for message in wanted[same:]]
         if fresh:
             anchor = self._views[-1] if self._views else self._empty
@@ -314,7 +321,13 @@ class ConversationView(VerticalScroll):
         if surplus > 0 and self.at_end and self._end is None:
             old, self._views[:surplus] = self._views[:surplus], []
             self._first += surplus
-            await self._list.remove_children(old)
+            await self._let_go(old)
+
+    async def _let_go(self, views: list[MessageView]) -> None:
+        for view in views:
+            if isinstance(view, AnswerView) and view.message_id is not None:
+                (self._unfolded.add if view.unfolded else self._unfolded.discard)(view.message_id)
+        await self._list.remove_children(views)
 
     async def _sync_live(self) -> None:
         running = self.session.running
@@ -323,7 +336,8 @@ class ConversationView(VerticalScroll):
         if running is None or self._end is not None:
             return
         if self._live is None:
-            self._live, self._live_of = AnswerView(self.who), running
+            self._live, self._live_of = AnswerView(self.who, Colours.of(self.app)), running
+            self._live.unfold(running in self._unfolded)
             await self._list.mount(self._live)
         at, count = self.session.place
         self._live.feed(running, _version(at, count))
@@ -347,6 +361,9 @@ class ConversationView(VerticalScroll):
         chosen = [view for view in thought if view.message_id == self.selected] if self.selected else thought
         if chosen:
             chosen[-1].fold()
+        else:
+            said = "before this message" if self.selected else "here"
+            self.notify(f"nothing was thought {said}", markup=False)
 
     def action_sideways(self, by: int) -> None:
         """Move code and tables that are too wide, of the selected message, else of all in sight."""

@@ -1,4 +1,4 @@
-"""The one dim line under an answer: what was reused, what was computed, how fast, and why it ended."""
+"""What stands under an answer: in a dim line what was reused and computed, how fast; and why it ended."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from chatkv.text import one_line
 from chatkv.tui.cache.cells import folded
 from chatkv.tui.chat.rows import Block, Laid, wrapped
 
-ENDINGS = {
-    "aborted": "stopped",
+_STOPPED = {"aborted": "stopped", "quit": "ended by quitting"}
+_ENDINGS = {
     "length": "cut at the token limit · ask it to go on, or raise it with /set max_tokens",
     "context": "the context is full · start a new session or fork from an earlier message",
     "cache full": "the KV pool is full · stop other sessions, or start with a larger --kv-memory",
     "error": "ended by an error",
-    "quit": "ended by quitting",
 }
-"""Endings that a person should read about; ``stop`` needs no word."""
+"""Endings that a person should do something about; ``stop`` needs no word."""
 
 
 def seconds(value: float) -> str:
@@ -36,7 +35,7 @@ def tokens_per_second(count: int, decode_s: float | None) -> float | None:
 
 
 def answer_parts(meta: Mapping[str, Any], tokens: int) -> list[str]:
-    """``reused 384 (12 copied)``, ``computed 22``, ``ttft 41 ms``, ``38.2 tok/s`` and why it ended.
+    """``reused 384 (12 copied)``, ``computed 22``, ``ttft 41 ms``, ``38.2 tok/s`` and that it was stopped.
 
     From a message's ``meta``; what is not known is left out.
     """
@@ -53,9 +52,16 @@ def answer_parts(meta: Mapping[str, Any], tokens: int) -> list[str]:
         parts.append(f"{speed:.1f} tok/s")
     if (mean := number(meta, "logprob_mean")) is not None:
         parts.append(f"log-probability {mean:.2f} a token{_least(meta)}")
-    if word := ENDINGS.get(str(meta.get("reason", "")), ""):
+    if word := _STOPPED.get(str(meta.get("reason", ""))):
         parts.append(word)
     return parts
+
+
+def ending(meta: Mapping[str, Any]) -> str:
+    """Why it ended before its end, and what to do about it, in a line; empty: it did not, or was stopped."""
+    told = meta.get("why")
+    why = one_line(told, 400) if isinstance(told, str) else ""
+    return why or _ENDINGS.get(str(meta.get("reason", "")), "")
 
 
 def _least(meta: Mapping[str, Any]) -> str:

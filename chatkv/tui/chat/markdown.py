@@ -18,14 +18,18 @@ from chatkv.tui.chat.table import Table
 from chatkv.tui.chat.wide import Wide
 
 _BULLETS = "•▪‣⭑◦"
+_DEEPEST = 120
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
 _INLINE = {"em": ".inline--em", "strong": ".inline--strong", "s": ".inline--struck"}
 
 
 @cache
 def parser() -> MarkdownIt:
-    """Without HTML: "<think>" or "<b>" in an answer is text, and must not vanish."""
-    return MarkdownIt("gfm-like", {"html": False})
+    """Without HTML: "<think>" or "<b>" in an answer is text, and must not vanish.
+
+    What is nested deeper than ``maxNesting`` does, and a list in a list counts twice.
+    """
+    return MarkdownIt("gfm-like", {"html": False, "maxNesting": _DEEPEST})
 
 
 class Document:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from textual.app import App
 from textual.content import Content
 from textual.events import Leave, MouseMove
 
 from chatkv.chat.tree import Message
 from chatkv.text import one_line, printable
-from chatkv.tui.chat.figures import Figures, answer_parts
+from chatkv.tui.chat.figures import Figures, answer_parts, ending
 from chatkv.tui.chat.markdown import Document
 from chatkv.tui.chat.message import MessageView
 from chatkv.tui.chat.rows import Block, Text
@@ -114,20 +115,36 @@ def _progress(running: Running) -> str:
     return f"▌ {count} tokens{rate} · {hint('back')} stops"
 
 
+class Colours(NamedTuple):
+    """``dark``: the background is; ``ansi``: there are the terminal's sixteen."""
+
+    dark: bool
+    ansi: bool
+
+    @classmethod
+    def of(cls, app: App[object]) -> Colours:
+        """Those that ``app`` has now."""
+        return cls(app.current_theme.dark, app.native_ansi_color)
+
+
 class AnswerView(MessageView):
-    """An answer as Markdown, streaming or whole, and its line of figures."""
+    """An answer as Markdown, streaming or whole, its line of figures, and why it ended before its end."""
 
     WHO: ClassVar[str] = "message--model"
 
-    def __init__(self, who: str, message: Message | None = None, siblings: str = "") -> None:
+    def __init__(
+        self, who: str, colours: Colours, message: Message | None = None, siblings: str = ""
+    ) -> None:
+        """``colours``: those that code is highlighted for."""
         super().__init__(who)
         self.message_id = message.id if message else None
         self._figures = Figures([])
         self._thinking = Thinking()
         self._parts: list[str] = []
+        self._ending: Text | None = None
         self._shown = 0
-        self._colours = (True, False)
-        self._document = Document()
+        self._colours = colours
+        self._document = Document(dark=colours.dark, ansi=colours.ansi)
         if message:
             self._write(message.text, whole=True)
             self._show_figures(message, siblings)
@@ -138,6 +155,7 @@ class AnswerView(MessageView):
             *self._thinking.blocks,
             *self._document.blocks,
             *([self._figures] if self._figures.parts else []),
+            *([self._ending] if self._ending is not None else []),
         ]
 
     def feed(self, running: Running, place: str = "") -> None:
@@ -177,6 +195,8 @@ class AnswerView(MessageView):
         more = f"… {rest:,} more characters ({hint('chat.copy')} copies all)" if rest > 0 else ""
         self._parts = [part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part]
         self._set_figures(self._parts)
+        why = ending(message.meta)
+        self._ending = Text(Content(why), ("message--warning",)) if why else None
         self._thinking.show(message.thinking, over=True)
 
     def _set_figures(self, parts: list[str]) -> bool:
@@ -188,10 +208,10 @@ class AnswerView(MessageView):
     def notify_style_update(self) -> None:
         """Code is highlighted for what is behind it."""
         super().notify_style_update()
-        colours = (self.app.current_theme.dark, self.app.native_ansi_color)
+        colours = Colours.of(self.app)
         if colours != self._colours:
             self._colours = colours
-            self._document = Document(self._document.text, dark=colours[0], ansi=colours[1])
+            self._document = Document(self._document.text, dark=colours.dark, ansi=colours.ansi)
             self.changed()
 
     # -- what was thought first --------------------------------------------------------------
@@ -200,6 +220,16 @@ class AnswerView(MessageView):
     def thought(self) -> bool:
         """Whether anything was."""
         return bool(self._thinking.blocks)
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether it is shown."""
+        return self._thinking.unfolded
+
+    def unfold(self, unfolded: bool) -> None:
+        """Show it, or do not."""
+        if unfolded != self._thinking.unfolded:
+            self.fold()
 
     def fold(self) -> None:
         """Fold that, or unfold it."""

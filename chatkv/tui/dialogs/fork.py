@@ -77,7 +77,10 @@ class ForkDialog(ListDialog[str]):
         with Vertical() as box:
             box.border_title = "Fork behind"
             options = [
-                Option(Content(f"{WHO[message.role]:>6}  {one_line(message.text, 62)}"), id=message.id)
+                Option(
+                    Content(f"{WHO[message.role]:>6}  {one_line(message.text or message.thinking, 62)}"),
+                    id=message.id,
+                )
                 for message in self._path.values()
             ]
             yield OptionList(*options, markup=False)

@@ -262,12 +262,13 @@ class SessionBook:
         running.over = True
         reason = finished.message
         if finished.token_ids or finished.reason == "stop":
-            running.message = self._keep(session, running, finished.reason, _meta(finished))
+            meta = {**_meta(finished), **_why(finished.message)}
+            running.message = self._keep(session, running, finished.reason, meta)
             session.requests[running.message.id] = finished.request
         else:
             reason = reason or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
-        if finished.message:
-            session.notice = Notice("", finished.message)
+            if finished.message:
+                session.notice = Notice("", finished.message)
         if any(not each.over for each in session.answers):
             self.set_head(session, running.parent)  # the others are answers to it, too
             return session, ""
@@ -278,17 +279,16 @@ class SessionBook:
         """No more will come of what runs; what has come is kept. Returns as ``finish`` does."""
         if session.running is None:
             return ""
-        self._keep_partial(session, "error")
-        session.notice = Notice("", reason)
+        self._keep_partial(session, "error", reason)
         return self._settle(session, reason)
 
-    def _keep_partial(self, session: Session, reason: str) -> None:
-        """Save what has come of the answers on their way; they are over."""
+    def _keep_partial(self, session: Session, reason: str, why: str = "") -> None:
+        """Save what has come of the answers on their way; they are over. ``why``: in words."""
         for running in session.answers:
             if not running.over:
                 running.over = True
                 if running.token_ids:
-                    running.message = self._keep(session, running, reason, {})
+                    running.message = self._keep(session, running, reason, _why(why))
 
     def _settle(self, session: Session, reason: str) -> str:
         """All answers are over: go on from the one on the screen, or the newest that there is.
@@ -468,6 +468,11 @@ class SessionBook:
             self._failing = True
         else:
             self._failing = bool(self._failing and self.unsaved)
+
+
+def _why(message: str) -> dict[str, object]:
+    """With the answer, under which it is read from now on."""
+    return {"why": message} if message else {}
 
 
 def _meta(finished: Finished) -> dict[str, object]:

@@ -9,7 +9,7 @@ from chatkv.chat.tree import Message
 from chatkv.engine.messages import Delta, Finished
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Running:
     """The answer to message ``parent`` that ``request`` generates (None: it waits for the engine)."""
 
