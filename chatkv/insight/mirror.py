@@ -232,6 +232,9 @@ class Mirror(MirrorState):
         self._blocks.states[event.new]
         row = self.rows[event.request]
         row.blocks[event.logical : event.logical + len(event.new)] = event.new.tolist()
+        for owner in set(self._blocks.owner[event.new].tolist()):
+            self.nodes[owner].sessions.add(row.session)
+            self.changed.add(owner)
 
     def _evicted(self, event: kv.NodeEvicted) -> None:
         node = self.nodes[event.node]

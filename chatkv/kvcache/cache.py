@@ -116,8 +116,13 @@ class KVCache(ABC):
 
     @property
     def protected(self) -> int:
-        """Blocks that a request uses."""
+        """Blocks that requests lock: all that they use, and the rest of the node in which one ends."""
         return self.num_blocks - self.free - self.evictable
+
+    @property
+    def room(self) -> int:
+        """Blocks that new tokens can have: those that are free, evictable, or locked for no use."""
+        return self.free + self.evictable + self._loose()
 
     @property
     def usage(self) -> float:
@@ -221,7 +226,9 @@ class KVCache(ABC):
         if need <= 0:
             return True
         if need > self.free + self.evictable:
-            return False
+            if need > self.room:
+                return False
+            self._tighten()
         if need > self.free:
             self._evict(need - self.free, request)
         blocks = self.pool.take(need)
@@ -242,7 +249,7 @@ class KVCache(ABC):
             raise DuplicateRequestError(f"request {child} already has a row in the block table")
         size, written, shared = self.block_size, len(row.tokens), row.published
         filled = blocks_for(written, size)
-        if filled - shared > self.free + self.evictable:
+        if filled - shared > self.room:
             return None
         twin = Row(child, row.session, row.namespace, row.prompt_tokens, row.reuse)
         self.log.emit(
@@ -389,11 +396,21 @@ class KVCache(ABC):
     @abstractmethod
     def _evict(self, num_blocks: int, request: int | None) -> None: ...
 
-    @abstractmethod
-    def _publish(self, row: Row) -> None: ...
+    def _loose(self) -> int:
+        """How many more blocks ``_tighten`` would make evictable."""
+        return 0
+
+    def _tighten(self) -> None:
+        """Lock no more than what rows use."""
+        raise AssertionError("nothing is locked for no use, so nobody asks for it")
 
     @abstractmethod
-    def _keep_tail(self, row: Row) -> None: ...
+    def _publish(self, row: Row) -> None:
+        """Make the row's full blocks findable."""
+
+    @abstractmethod
+    def _keep_tail(self, row: Row) -> None:
+        """The row ends: its partly filled block is to be found, too."""
 
     @abstractmethod
     def _unlock(self, row: Row) -> None: ...

@@ -52,6 +52,8 @@ def _check_node(tree: RadixTree, node: Node) -> None:
         raise IntegrityError(f"{name} holds {len(node.tokens)} tokens in {len(node.blocks)} blocks")
     if parent is None or parent.children.get(node.key(size)) is not node:
         raise IntegrityError(f"{name} is not held by its parent under its own key")
+    if node.start != parent.end:
+        raise IntegrityError(f"{name} begins behind {node.start} tokens, its parent ends behind {parent.end}")
     if parent.namespace != node.namespace:
         raise IntegrityError(f"{name} is in namespace {node.namespace!r}, its parent is not")
     if node.locks < 0 or (parent.parent is not None and parent.locks < node.locks):

@@ -53,6 +53,7 @@ class Node:
         "children",
         "created",
         "data",
+        "end",
         "hits",
         "id",
         "last",
@@ -73,6 +74,8 @@ class Node:
         self.data = data
         """The tokens' bytes, four each: whole runs are compared by the C library, without copies."""
         self.blocks = blocks
+        self.end: int = len(data) // 4 + (0 if parent is None else parent.end)
+        """How many tokens there are from the root to its end."""
         self.children: dict[bytes, Node] = {}
         self.order: list[bytes] = []
         self.locks = 0
@@ -94,6 +97,11 @@ class Node:
     def num_tokens(self) -> int:
         """How many tokens the node holds."""
         return len(self.data) // 4
+
+    @property
+    def start(self) -> int:
+        """How many tokens there are before it."""
+        return self.end - len(self.data) // 4
 
     def __repr__(self) -> str:
         return f"Node({self.id}, {self.num_tokens} tokens, {len(self.blocks)} blocks, locks {self.locks})"
@@ -146,7 +154,9 @@ class Node:
         left = self.order[at - 1]
         return self.children[left] if len(left) < len(key) and key.startswith(left) else None
 
-    def covers(self, key: bytes) -> bool:
-        """Whether a child's first block already begins with the tokens of ``key``."""
+    def covering(self, key: bytes) -> Node | None:
+        """A child whose first block already begins with the tokens of ``key``."""
         at = bisect_left(self.order, key)
-        return at < len(self.order) and self.order[at].startswith(key)
+        if at == len(self.order) or not self.order[at].startswith(key):
+            return None
+        return self.children[self.order[at]]

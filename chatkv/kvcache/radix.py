@@ -131,9 +131,18 @@ class RadixTree:
 
     def settle(self, found: Found) -> Node:
         """The node that ends exactly where ``found`` ends, split off where needed."""
-        if found.inside < found.node.num_tokens:
-            return self._split(found.node, found.inside)
-        return found.node
+        return self.part(found.node, found.inside)
+
+    def part(self, node: Node, tokens: int) -> Node:
+        """The node that ends behind the first ``tokens`` (whole blocks) of ``node``, split off if needed."""
+        return self._split(node, tokens) if tokens < node.num_tokens else node
+
+    @staticmethod
+    def reaching(node: Node, tokens: int) -> Node:
+        """The highest node on the path to ``node`` behind whose start the first ``tokens`` tokens end."""
+        while node.parent is not None and node.start >= tokens:
+            node = node.parent
+        return node
 
     @staticmethod
     def path(node: Node) -> list[Node]:
@@ -176,16 +185,33 @@ class RadixTree:
         return result
 
     def store(
-        self, start: Node, tokens: Int32Array, blocks: Int32Array, request: int | None = None
+        self,
+        start: Node,
+        tokens: Int32Array,
+        blocks: Int32Array,
+        request: int | None = None,
+        *,
+        behind: int | None = None,
+        cut: bool = True,
     ) -> Inserted:
         """Put whole blocks of ``tokens`` below ``start``; what is there already keeps its own blocks.
 
-        A leaf that ``request`` stored, and that only it locks, grows in place.
+        They come ``behind`` so many tokens of the path to ``start``: at its end unless told otherwise. A leaf
+        that ``request`` stored grows in place. Unless ``cut``, a run that is there already and ends inside a
+        node leaves that node whole.
         """
         size, data = self.block_size, token_data(tokens)
-        width, end = 4 * size, len(data)
-        # A root goes with its last child: a handle on one that went means the namespace's present root.
-        node, at = (self.root(start.namespace) if start.parent is None else start), 0  # ``at`` in bytes
+        width, end, at = 4 * size, len(data), 0  # in bytes
+        node = start if behind is None else self.reaching(start, behind)
+        if behind is not None and behind < node.end:
+            inside = 4 * (behind - node.start)
+            if not cut and node.data.startswith(data, inside):
+                return Inserted(node, len(tokens), EMPTY)
+            at = 4 * (common_prefix(node.tokens[inside // 4 :], tokens) // size * size)
+            if inside + at < len(node.data):
+                node = self._split(node, (inside + at) // 4)
+        if node.parent is None:  # one that went with its last child means the namespace's present root
+            node = self.root(start.namespace)
         while at < end:
             key = data[at : at + width]
             child = node.children.get(key)
@@ -198,20 +224,37 @@ class RadixTree:
                 return Inserted(node, at // 4, dropped)
             if data.startswith(child.data, at):
                 node = child
+            elif not cut and child.data.startswith(data[at:]):
+                return Inserted(child, len(tokens), EMPTY)
             else:
                 node = self._split(child, common_prefix(child.tokens, tokens[at // 4 :]) // size * size)
             at += len(node.data)
         return Inserted(node, at // 4, EMPTY)
 
     def store_tail(
-        self, parent: Node, tokens: Int32Array, block: int, request: int | None = None
+        self,
+        parent: Node,
+        tokens: Int32Array,
+        block: int,
+        request: int | None = None,
+        *,
+        behind: int | None = None,
     ) -> Inserted:
-        """Keep a partly filled block below ``parent``, unless its tokens are there already (``present``)."""
+        """Keep a partly filled block below ``parent``, unless its tokens are there already (``present``).
+
+        It comes ``behind`` so many tokens, as in ``store``.
+        """
+        key = token_data(tokens)
+        if behind is not None:
+            parent = self.reaching(parent, behind)
+            if behind < parent.end:
+                if parent.data.startswith(key, 4 * (behind - parent.start)):
+                    return Inserted(parent, len(tokens), EMPTY)
+                parent = self._split(parent, behind - parent.start)
         if parent.parent is None:
             parent = self.root(parent.namespace)
-        key = token_data(tokens)
-        if parent.covers(key):
-            return Inserted(parent, len(tokens), EMPTY)
+        if (child := parent.covering(key)) is not None:
+            return Inserted(child, len(tokens), EMPTY)
         dropped, pinned = self._supersede(parent, key, request)
         node = self._add(parent, key, np.array([block], dtype=np.int32), request)
         if pinned:
@@ -339,10 +382,11 @@ class RadixTree:
             self.leaves.add(node)
 
     def _put(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
-        grows = request is not None and parent.owner == request and parent.locks == 1 and not parent.children
+        grows = request is not None and parent.owner == request and not parent.children
         if not grows or parent.parent is None:
             return self._add(parent, data, blocks, request)
         parent.data += data
+        parent.end += len(data) // 4
         parent.blocks = np.concatenate((parent.blocks, blocks))
         tokens = data_tokens(data)
         self.total_tokens += len(tokens)
@@ -417,6 +461,7 @@ class RadixTree:
         self.evictable -= len(blocks)
         if keep:
             node.data, node.blocks = node.data[: 4 * keep * size], node.blocks[:keep].copy()
+            node.end -= lost
             self.log.emit(ev.NodeTrimmed, node=node.id, tokens=lost, blocks=blocks, **why)
             return blocks, lost
         self.leaves.discard(node)

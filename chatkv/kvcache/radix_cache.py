@@ -1,6 +1,8 @@
 """``--cache radix``: prefixes are found in a radix tree (SGLang's RadixAttention).
 
-A row is locked into the tree through its ``handle``, the node where its published blocks end.
+A row is locked into the tree through its ``handle``, the node in which its published blocks end. They end
+inside it where the row says what is cached already: cutting there would leave a node for every block of an
+answer given once more. So a lock may hold more than is used; where room is short it is tightened.
 """
 
 from __future__ import annotations
@@ -104,11 +106,14 @@ class RadixCache(KVCache):
         found = self._find(row, prompt)
         need = blocks_for(len(prompt), self.block_size) - found.tokens // self.block_size
         # Locking its own prefix takes that prefix from the evictable blocks.
-        return need + headroom <= self.free + self.evictable - found.idle
+        short = need + headroom + found.idle - self.free - self.evictable
+        return short <= 0 or short <= self._loose(found)
 
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
         found = self._find(row, prompt)
         node = self.tree.settle(found)
+        if node.owner != row.request:
+            node.owner = None  # what others start with is a node of its own
         row.handle = node
         self.tree.lock(node, row.request)
         if found.tokens:
@@ -140,7 +145,7 @@ class RadixCache(KVCache):
         guard = self.free == 0
         if guard:  # room must not come from the very node that is to be copied
             self.tree.lock(source, row.request)
-        grown = self.grow(row.request, found.tokens + found.extra)
+        grown = self.free + self.evictable > 0 and self.grow(row.request, found.tokens + found.extra)
         if guard:
             self.tree.unlock(source, row.request)
         if not grown:
@@ -159,9 +164,10 @@ class RadixCache(KVCache):
 
     def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
         assert parent.handle is not None
-        child.handle = parent.handle
-        self.tree.lock(parent.handle, child.request)
-        path = self.tree.path(parent.handle)
+        child.handle = self.tree.reaching(parent.handle, parent.published * self.block_size)
+        child.handle.owner = None
+        self.tree.lock(child.handle, child.request)
+        path = self.tree.path(child.handle)
         for n in path:
             n.hits += 1
         return tuple(n.id for n in path)
@@ -178,15 +184,43 @@ class RadixCache(KVCache):
         assert row.handle is not None
         if start * size <= row.prompt_tokens < full * size:
             row.handle.owner = None  # the answer starts a node of its own
-        blocks = row.blocks.array[start:full].copy()
-        stored = self.tree.store(
-            row.handle, row.tokens.array[start * size : full * size], blocks, row.request
-        )
+        tokens, blocks = row.tokens.array[start * size : full * size], row.blocks.array[start:full].copy()
+        stored = self.tree.store(row.handle, tokens, blocks, row.request, behind=start * size, cut=False)
         self._settle_blocks(row, start, blocks, stored)
-        if stored.node is not row.handle:
-            self.tree.lock(stored.node, row.request)
+        self._hold(row, stored.node)
+
+    def _hold(self, row: Row, node: Node) -> None:
+        """The row's lock moves on to ``node``."""
+        if node is not row.handle:
+            assert row.handle is not None
+            self.tree.lock(node, row.request)
             self.tree.unlock(row.handle, row.request)
-            row.handle = stored.node
+            row.handle = node
+
+    def _loose(self, found: Found | None = None) -> int:
+        """``found``: without what a request that starts with it would use."""
+        wanted = set() if found is None else {node.id for node in self.tree.path(found.node)}
+        nodes: dict[int, tuple[Node, int, int]] = {}
+        for row in self.rows.values():
+            used, node = row.published * self.block_size, row.handle
+            while node is not None and node.end > used:
+                _, holders, most = nodes.get(node.id, (node, 0, 0))
+                nodes[node.id] = node, holders + 1, max(most, used)
+                node = node.parent
+        loose = 0
+        for node, holders, most in nodes.values():
+            if holders == node.locks:  # else a request uses all of it, or what is below
+                if found is not None and node.id in wanted:
+                    most = max(most, found.tokens)
+                loose += max(0, node.end - max(most, node.start)) // self.block_size
+        return loose
+
+    def _tighten(self) -> None:
+        for row in self.rows.values():
+            used, node = row.published * self.block_size, row.handle
+            if node is not None and node.end > used:
+                node = self.tree.reaching(node, used)
+                self._hold(row, self.tree.part(node, used - node.start))
 
     def _settle_blocks(self, row: Row, start: int, blocks: Int32Array, stored: Inserted) -> None:
         """Give the tree what it took, and point the row at what was there before."""
@@ -211,12 +245,18 @@ class RadixCache(KVCache):
             return
         block = int(row.blocks.array[row.published])
         stored = self.tree.store_tail(
-            row.handle, row.tokens.array[written - rest : written], block, row.request
+            row.handle,
+            row.tokens.array[written - rest : written],
+            block,
+            row.request,
+            behind=written - rest,
         )
         if stored.present == 0:
             self.pool.keep(row.blocks.array[row.published : row.published + 1])
             row.published += 1
             # The tail itself is never locked: the row ends here.
+        else:
+            self._hold(row, stored.node)  # for a moment: it was used now, and the request ends there
         if len(stored.dropped):
             self._forget(stored.dropped, row.request, lost=False)
 
@@ -229,7 +269,7 @@ class RadixCache(KVCache):
         for row in self.rows.values():
             assert row.handle is not None
             blocks = self.tree.path_blocks(row.handle)
-            if not np.array_equal(blocks, row.blocks.array[: row.published]):
+            if not np.array_equal(blocks[: row.published], row.blocks.array[: row.published]):
                 raise IntegrityError(f"request {row.request}: its row does not start with its locked path")
             for node in self.tree.path(row.handle):
                 expected[node.id] = expected.get(node.id, 0) + 1

@@ -33,7 +33,7 @@ class Match(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """``present`` tokens were in the tree before; ``node`` is where the inserted run ends.
+    """``present`` tokens were in the tree before; ``node`` is where the inserted run ends, or in which.
 
     ``dropped`` are blocks of a tail that the new node made superfluous.
     """

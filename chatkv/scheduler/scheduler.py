@@ -197,7 +197,7 @@ class Scheduler:
         return request.num_tokens > self.cache.num_blocks * self.cache.block_size
 
     def _possible(self, request: Request) -> int:
-        room = len(self.cache.row(request.id).blocks) + self.cache.free + self.cache.evictable
+        room = len(self.cache.row(request.id).blocks) + self.cache.room
         return room * self.cache.block_size - request.computed
 
     def _preempt(self, victim: Request) -> None:

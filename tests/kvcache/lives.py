@@ -17,8 +17,10 @@ class Watched:
         log = EventLog(self.events.append)
         self.cache = RadixCache(num_blocks, block_size, strict=strict, eviction=eviction, log=log)
 
-    def open(self, request: int, prompt: Sequence[int], *, resumed: bool = False) -> Opened:
-        opened = self.cache.open(request, prompt, resumed=resumed)
+    def open(
+        self, request: int, prompt: Sequence[int], *, resumed: bool = False, session: str = ""
+    ) -> Opened:
+        opened = self.cache.open(request, prompt, resumed=resumed, session=session)
         assert opened is not None
         self.cache.check_integrity()
         return opened
@@ -31,12 +33,14 @@ class Watched:
         self.cache.close(request, reason)
         self.cache.check_integrity()
 
-    def whole(self, request: int, prompt: Sequence[int], answer: Sequence[int] = ()) -> int:
+    def whole(
+        self, request: int, prompt: Sequence[int], answer: Sequence[int] = (), *, session: str = ""
+    ) -> int:
         """A whole life: the prompt in one forward, the answer token by token; returns ``cached``.
 
         The last sampled token is never computed: ``answer`` goes without it.
         """
-        opened = self.open(request, prompt)
+        opened = self.open(request, prompt, session=session)
         self.compute(request, prompt[opened.cached :])
         for token in answer:
             self.compute(request, [token])

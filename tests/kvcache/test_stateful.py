@@ -109,10 +109,11 @@ class AnyOrder(RuleBasedStateMachine):
         more=st.lists(st.integers(0, 2), min_size=1, max_size=24),
         namespace=st.sampled_from(["", "", "", "a"]),
         at_once=st.booleans(),
+        known=st.booleans(),
     )
-    def open(self, pick: int, cut: int, more: list[int], namespace: str, at_once: bool) -> None:
+    def open(self, pick: int, cut: int, more: list[int], namespace: str, at_once: bool, known: bool) -> None:
         base = self.past[pick % len(self.past)]
-        prompt = [*base[:cut], *more]
+        prompt = base[: cut + 1] if known and base else [*base[:cut], *more]
         request, self.next = self.next, self.next + 1
         looks = live_looks(self.cache)
         expected = self.cache.peek(prompt, namespace)
@@ -155,7 +156,21 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(pick=PICK, tokens=st.lists(st.integers(0, 2), min_size=1, max_size=20))
     def commit(self, pick: int, tokens: list[int]) -> None:
         """A chunk of the prompt where there is one left, else sampled tokens."""
+        self.go_on(self.pick(pick), tokens)
+
+    @precondition(lambda self: self.live)
+    @rule(pick=PICK, past=PICK, count=st.integers(1, 40))
+    def say_again(self, pick: int, past: int, count: int) -> None:
+        """As an earlier request went on from here, or one that runs at the same time."""
         request = self.pick(pick)
+        mine = self.live[request].tokens
+        known = [*self.past, *(other.tokens for other in self.live.values())]
+        same = [tokens[len(mine) :] for tokens in known if tokens[: len(mine)] == mine]
+        tokens = same[past % len(same)][:count]
+        if tokens:
+            self.go_on(request, tokens)
+
+    def go_on(self, request: int, tokens: list[int]) -> None:
         state, done = self.live[request], len(self.cache.row(request).tokens)
         if done == len(state.tokens):
             state.tokens += tokens[: max(0, LONGEST - done)]
@@ -221,7 +236,7 @@ class AnyOrder(RuleBasedStateMachine):
         cache, mirror = self.cache, self.mirror
         cache.check_integrity()
         self.twin.check_integrity()
-        assert cache.protected <= self.twin_used
+        assert cache.num_blocks - cache.room <= self.twin_used
         for request, state in self.live.items():
             row = cache.row(request)
             assert row.tokens.array.tolist() == state.tokens[: len(row.tokens)]

@@ -108,3 +108,18 @@ def test_duplicates_forks_and_lookups_fold_and_match() -> None:
     again = Mirror()
     again.apply_all(events)
     compare(again, cache)
+
+
+def test_an_answer_that_is_given_again_takes_the_place_of_the_first() -> None:
+    mirror = Mirror()
+    cache = HashCache(60, 4, log=EventLog(mirror.apply))
+    for request in (1, 2):
+        opened = cache.open(request, range(10), session="a")
+        assert opened is not None
+        for token in range(opened.cached, 32):
+            assert cache.grow(request, token + 1)
+            cache.commit(request, [token])
+            cache.check_integrity()
+        cache.close(request, "finished")
+    assert (cache.free, len(mirror.nodes) - 1) == (52, 8)
+    assert [node.id for node in mirror.nodes.values() if mirror.left_behind(node)] == []
