@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from chatkv.kvcache.events import ROOT
 
@@ -27,10 +27,15 @@ class Ends:
         self._over: dict[int, int] = {}
         """Request that is over → node."""
         self._over_at: dict[int, set[int]] = {}
+        self._stands: dict[str, int] = {}
+        """Session → the request that is over and that it goes on from."""
+        self._lost: dict[int, set[int]] = {}
+        """Request that is over → nodes of its path that were evicted since, from the end."""
 
     def start(self, request: int, session: str) -> None:
         """A request of ``session`` opened."""
         self._leave(session)
+        self._stands.pop(session, None)
         self.open[request] = ROOT
         self.version += 1
 
@@ -46,9 +51,13 @@ class Ends:
         if node != ROOT:
             self._leave(session)
             self._put(session, node)
+            self._stands[session] = request
+            self._lost.pop(request, None)
             self._keep(request, node)
             if len(self._over) > _KEPT:
-                self._drop(next(iter(self._over)))
+                oldest = next(iter(self._over))
+                self._drop(oldest)
+                self._lost.pop(oldest, None)
         self.version += 1
 
     def stand(self, session: str, request: int) -> bool:
@@ -57,15 +66,29 @@ class Ends:
         False where it did before, and where that is not known (any more).
         """
         node = self._over.get(request)
-        if node is None or node == self.sessions.get(session):
+        if node is None or request == self._stands.get(session):
+            return False
+        lost = self.lost(session)
+        self._stands[session] = request
+        if node == self.sessions.get(session) and lost == self.lost(session):
             return False
         self._leave(session)
         self._put(session, node)
         self.version += 1
         return True
 
+    def lost(self, session: str) -> Set[int]:
+        """The nodes that were evicted from behind the session's end, where no request of it is open."""
+        return self._lost.get(self._stands.get(session, -1), frozenset())
+
+    def evict(self, node: int, parent: int) -> None:
+        """``node`` left the tree: what ended in it ends in ``parent`` now."""
+        for request in self._over_at.get(node, ()):
+            self._lost.setdefault(request, set()).add(node)
+        self.replace(node, parent)
+
     def replace(self, node: int, heir: int) -> None:
-        """What ended in ``node`` ends in ``heir`` now."""
+        """What ended in ``node`` ends in ``heir`` now, which holds the same."""
         for request, at in self.open.items():
             if at == node:
                 self.open[request] = heir
@@ -79,6 +102,8 @@ class Ends:
         """Nothing is cached any more."""
         self.open = dict.fromkeys(self.open, ROOT)
         self.sessions.clear()
+        self._stands.clear()
+        self._lost.clear()
         self._at.clear()
         self._over.clear()
         self._over_at.clear()
@@ -93,6 +118,8 @@ class Ends:
         twin = Ends()
         twin.open, twin.sessions, twin.version = self.open.copy(), self.sessions.copy(), self.version
         twin._at = {node: sessions.copy() for node, sessions in self._at.items()}
+        twin._stands = self._stands.copy()
+        twin._lost = {request: nodes.copy() for request, nodes in self._lost.items()}
         twin._over = self._over.copy()
         twin._over_at = {node: requests.copy() for node, requests in self._over_at.items()}
         return twin

@@ -245,7 +245,7 @@ class Mirror(MirrorState):
             self._ghosts.add_node(node, self._tree.path(node.id), event, self.epoch, self._wall)
         self._tree.remove(node)
         self._pins.discard(node.id)
-        self._ends.replace(node.id, node.parent)
+        self._ends.evict(node.id, node.parent)
         self.changed.discard(node.id)
         self.departed.add(node.id)
         self.changed.add(node.parent)

@@ -57,6 +57,7 @@ class MirrorState:
         self._ends = Ends()
         self._closed_rows = ClosedRows(event.num_blocks)
         self._reached: tuple[tuple[int, int], frozenset[int]] = ((-1, -1), frozenset())
+        self._trail: tuple[tuple[str, int, int], frozenset[int]] = (("", -1, -1), frozenset())
         self.history = History()
         self.lately = Lately()
         self._wall: float | None = None
@@ -152,6 +153,27 @@ class MirrorState:
         mine = [row.request for row in self.rows.values() if row.session == session]
         tip = self._ends.open.get(max(mine), kv.ROOT) if mine else self.end_of(session)
         return tip or None
+
+    def trail(self, session: str) -> frozenset[int]:
+        """The nodes that the session's conversation leads through as it stands: to where its open requests
+        are, or else to where its last one ended, or that of the branch it went back to. What was evicted from
+        the end of that since is among them.
+        """
+        at = (session, self.structure_version, self._ends.version)
+        if self._trail[0] != at:
+            ends = [
+                self._ends.open.get(row.request, kv.ROOT)
+                for row in self.rows.values()
+                if row.session == session
+            ]
+            trail = set(self._ends.lost(session))
+            for end in ends or [self._ends.sessions.get(session, kv.ROOT)]:
+                for node in self._tree.up(end):
+                    if node.id in trail:
+                        break
+                    trail.add(node.id)
+            self._trail = (at, frozenset(trail))
+        return self._trail[1]
 
     def left_behind(self, node: Node) -> bool:
         """No session's last request leads through it: an edited question, an answer that was dropped.

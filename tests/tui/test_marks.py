@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.geometry import Region
 
 from chatkv.tui.cache.queue_view import QueueView
+from chatkv.tui.cache.radix_tree import RadixTreeView
+from tests.tui.cache.host import text_of
 from tests.tui.helpers import Bench
 
 
@@ -57,6 +60,29 @@ async def test_thoughts_that_the_next_prompt_drops_are_a_branch_left_behind(
 def marked(bench: Bench) -> list[str]:
     """Rows of the tree that say of a node that it is left behind."""
     return [line for line in bench.screen_text.splitlines() if "├─-" in line or "└─-" in line]
+
+
+async def test_the_path_of_the_branch_that_is_shown_stands_out(tmp_path: Path) -> None:
+    words = iter(("first answer", "second answer"))
+    bench = Bench(tmp_path, script=lambda request: next(words))
+    async with bench.run(size=(200, 50)):
+        await bench.ask("a question")
+        await bench.press("ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+
+        def lead(text: str) -> str:
+            (row,) = [line for line in text_of(bench.app.main.query_one(RadixTreeView)) if text in line]
+            return row[0]
+
+        assert (lead("first"), lead("second")) == ("▹", "▸")
+        await bench.press("escape", "left")
+        assert (lead("first"), lead("second")) == ("▸", "▹")
+        await bench.press("f1")
+        assert "▹ another branch" in "\n".join(
+            strip.text
+            for strip in bench.app.screen.query_one("KeyTable").render_lines(Region(0, 0, 200, 200))
+        )
 
 
 async def test_the_version_that_is_shown_is_not_left_behind(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from enum import Enum
 
 from chatkv.insight.nodes import BlockState, Node
 
+HERE, ONCE = "▸", "▹"
+"""Before a node: the focused session leads through it as it stands; or did once, in another branch."""
+
 
 class Look(Enum):
     """How a node or block looks: ``(glyph, word for the legend)``."""

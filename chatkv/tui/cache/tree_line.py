@@ -14,7 +14,7 @@ from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.cells import clip, pad, steady
 from chatkv.tui.cache.labels import Labels
-from chatkv.tui.cache.states import Look, node_look
+from chatkv.tui.cache.states import HERE, ONCE, Look, node_look
 from chatkv.tui.cache.tree_keys import ghost_of
 from chatkv.tui.cache.tree_rows import Row
 
@@ -40,8 +40,8 @@ class Line(NamedTuple):
     locks: int | None
     """None: a ghost, which has neither locks nor blocks."""
     blocks: int | None
-    on_path: bool
-    """It holds tokens of the focused session."""
+    lead: str
+    """``HERE``, ``ONCE`` or a space."""
     cursor: bool
     faint: bool = False
     """A ghost that is soon to go."""
@@ -73,14 +73,15 @@ def describe(
     call it. ``lit``: nodes that stand out, by id.
     """
     if row.key == ROOT:
-        return Line("", None, False, "root", 0, None, None, False, cursor, hidden=row.hidden)
+        return Line("", None, False, "root", 0, None, None, " ", cursor, hidden=row.hidden)
+    trail = frozenset() if session is None else mirror.trail(session)
     if row.key < 0:
         key = ghost_of(row.key)
         ghost = mirror.ghosts.get(key)
         if ghost is None:
             return None
         label = labels.label(ghost.tokens)
-        mine = session in ghost.sessions
+        mine = _lead(ghost.node, ghost.sessions, trail, session)
         size = len(ghost.tokens)
         line = Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
         return line._replace(sessions=_named(ghost.sessions, names), lit=ghost.node in lit, hidden=row.hidden)
@@ -99,7 +100,7 @@ def describe(
         len(node.tokens),
         node.locks,
         len(node.blocks),
-        session in node.sessions,
+        _lead(node.id, node.sessions, trail, session),
         cursor,
         copied=node.copied_epoch == mirror.epoch,
         hits=node.hits,
@@ -108,6 +109,10 @@ def describe(
         lit=node.id in lit,
         hidden=row.hidden,
     )
+
+
+def _lead(node: int, sessions: Set[str], trail: Set[int], session: str | None) -> str:
+    return HERE if node in trail else ONCE if session in sessions else " "
 
 
 def _named(sessions: Set[str], names: Callable[[str], str]) -> str:
@@ -141,24 +146,23 @@ def draw(line: Line, width: int, style: Callable[[str], Style], base: Style) -> 
     """The line in ``width`` cells; ``style`` gives a component class's partial style."""
     right = figures(line, width)
     room = max(0, width - cell_len(right))
-    lead = "▸" if line.on_path else " "
     glyph = ""
     if line.look:
         glyph = line.look.glyph + ("*" if line.pinned else "") + ("~" if line.copied else "") + " "
     # A deep row gives the label at least half of the room: its guide loses the outermost levels.
     guide = line.guide[-max(2, room // 2) :]
-    rest = room - cell_len(lead + guide + glyph)
+    rest = room - cell_len(line.lead + guide + glyph)
     # How much is folded away is said in full: a label is only the beginning of a text anyway.
     folded = f" ⋯ {line.hidden:,} folded" if line.hidden else ""
     label = clip(line.label, max(0, rest - cell_len(folded))) + folded
-    weight = style(PATH) if line.on_path else Style.null()
+    weight = style(PATH) if line.lead == HERE else Style.null()
     if line.lit:
         weight += style(LIT)
     colour = style(line.look.css) if line.look else Style.null()
     if line.faint:
         colour += Style(dim=True)
     segments = [
-        Segment(lead, base + colour + weight),
+        Segment(line.lead, base + colour + weight),
         Segment(guide, base + style(GUIDE)),
         Segment(glyph, base + colour + weight),
         Segment(

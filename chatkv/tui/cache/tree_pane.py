@@ -31,6 +31,7 @@ _SEARCH_S = 0.025
 class TreePane(TypedFilter, ScrollView, can_focus=True):
     """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
 
+    ``▸`` and bold: the focused session leads through it as it stands. ``▹``: another branch of it does.
     While nobody moves in it, it keeps the focused session's newest node in view.
     """
 
@@ -111,7 +112,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
             self.refresh()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
-        """Draw this state; the nodes of ``focus_session`` stand out."""
+        """Draw this state; the path of ``focus_session`` stands out."""
         seen = (mirror.seq, mirror.epoch, mirror.structure_version)
         if mirror is self._mirror and seen == self._seen and focus_session == self._session:
             return

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from chatkv.tui.cache.states import Look
+from chatkv.tui.cache.states import HERE, ONCE, Look
 from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, fill, hint
 
@@ -201,6 +201,7 @@ class KeyTable(Widget):
         lines.append(Content("Nodes and blocks").stylize("bold $accent"))
         marks = [Content(f"{f'{look.glyph} {look.word}':<15}").stylize(look.variable) for look in Look]
         lines += [Content.assemble("  ", *marks[at : at + 3]) for at in range(0, len(marks), 3)]
+        lines.append(Content(f"  {HERE} what this chat leads through now; {ONCE} another branch of it"))
 
 
 class Help(Dialog[None]):

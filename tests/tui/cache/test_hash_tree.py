@@ -92,8 +92,8 @@ async def test_a_chain_of_blocks_is_not_indented_block_by_block() -> None:
         view.show(story.mirror, "b")
         assert text_of(view)[6:11] == [
             "▸  └─= : tw                   4t r0  b1",
-            "▸    ├─- o as                 4t r0  b1",
-            "▸    │ - ks m                 4t r0  b1",
+            "▹    ├─- o as                 4t r0  b1",
+            "▹    │ - ks m                 4t r0  b1",
             "▸    └─+ o sa                 4t r0  b1",
             "▸      + ys l                 4t r0  b1",
         ]

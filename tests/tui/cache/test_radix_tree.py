@@ -32,7 +32,7 @@ async def test_rows_say_state_text_tokens_locks_and_blocks() -> None:
         assert text_of(view)[:7] == [
             " root",
             "▸├─= You are a friendly assistant who answ…    64t r1  b8",
-            "▸│ ├─x user: what is a borrow?↵ assistant:…    65t",
+            "▹│ ├─x user: what is a borrow?↵ assistant:…    65t",
             " │ ├─· user: Write a⇥poem of the sea...        32t r0  b4",
             "▸│ └─+ user: Explain ownership in one line…    48t r1  b6",
             " └─·* [lora-a] Another system prompt...        24t r0  b3",
