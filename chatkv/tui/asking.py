@@ -150,8 +150,10 @@ class AskingApp(SessionActionsApp):
             f"editing {which}: {hint('prompt.send')} sends it in its place, {hint('back')} keeps the old one"
         )
 
-    async def action_sibling(self, by: int) -> None:
-        """Show the previous or next of several versions of the last (or selected) message."""
+    async def action_sibling(self, by: int, clicked: str = "") -> None:
+        """Show the previous or next of several versions of the last (or selected) message, or of the one
+        with the id ``clicked``.
+        """
         session = self.book.current
         conversation = session.conversation
         if len(session.answers) > 1:
@@ -164,6 +166,8 @@ class AskingApp(SessionActionsApp):
             self.report(f"{hint('back')} stops the answer first")
             return
         targets = [self.selected] if self.selected else [session.last_answer, session.last_question]
+        if clicked:
+            targets = [conversation.messages.get(clicked)]
         several = [m for m in targets if m is not None and len(conversation.siblings(m.id)) > 1]
         if not several:
             self.say(
@@ -174,7 +178,7 @@ class AskingApp(SessionActionsApp):
         at = siblings.index(several[0]) + by
         if 0 <= at < len(siblings):
             self.book.set_head(session, conversation.latest(siblings[at].id))
-            if self.selected and (view := self.main.chat.view) is not None:
+            if self.selected and not clicked and (view := self.main.chat.view) is not None:
                 await view.reveal(siblings[at].id)
             self.main.changed()
 

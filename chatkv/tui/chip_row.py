@@ -26,7 +26,9 @@ def row_width(chips: Sequence[Chip]) -> int:
 
 
 class ChipRow(Widget):
-    """A click picks a chip. Where not all fit, those around the current one are shown."""
+    """A click picks a chip. Where not all fit, those around the current one are shown; a click on the mark
+    that there are more picks the next of those.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chips--current", "chips--other", "chips--more"}
 
@@ -88,6 +90,7 @@ class ChipRow(Widget):
         more = self.get_visual_style("chips--more")
         if first > 0:
             pieces.append(Content("‹ ").stylize(more))
+            self._spans.append((0, 2, self._chips[first - 1].key))
             x += 2
         for chip in self._chips[first:end]:
             style = self.get_visual_style("chips--current" if chip.current else "chips--other")
@@ -97,6 +100,7 @@ class ChipRow(Widget):
             x += width + 1
         if end < len(self._chips):
             pieces.append(Content("›").stylize(more))
+            self._spans.append((x, x + 1, self._chips[end].key))
         return Content("").join(pieces)
 
     def on_click(self, event: Click) -> None:

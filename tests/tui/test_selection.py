@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from chatkv.chat.store import SessionStore
@@ -119,6 +120,53 @@ async def test_one_version_has_no_other(tmp_path: Path) -> None:
         await bench.ask("one")
         await bench.press("escape", "left")
         assert any("one version" in line for line in bench.said)
+
+
+async def click_on(bench: Bench, sign: str, row_with: str) -> None:
+    rows = bench.screen_text.splitlines()
+    y = next(y for y, row in enumerate(rows) if row_with in row)
+    await bench.pilot.click(offset=(rows[y].index(sign, rows[y].index(row_with)), y))
+    await bench.settle()
+
+
+async def test_a_click_on_an_arrow_shows_that_version_and_moves_nothing(tmp_path: Path) -> None:
+    count = itertools.count()
+    bench = Bench(tmp_path, script=lambda request: f"answer {next(count)}")
+    async with bench.run():
+        await bench.ask("one")
+        await bench.press("ctrl+r")
+        bench.engine.finish_all()
+        await bench.settle()
+        texts = bench.texts()
+        await click_on(bench, "←", "2/2 ← →")
+        assert "1/2 ← →" in bench.screen_text
+        assert bench.texts() != texts
+        assert bench.app.main.chat.view.selected is None
+        await click_on(bench, "→", "1/2 ← →")
+        assert bench.texts() == texts
+        await bench.press("e")
+        await bench.ask("other")
+        assert bench.texts()[0] == ("user", "other")
+        await click_on(bench, "←", "2/2 ← →")
+        assert bench.texts()[0] == ("user", "one")
+
+
+async def test_a_click_on_the_mark_of_more_sessions_goes_on_to_them(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "sessions")
+    for n in range(30):
+        store.create(f"session {n}")
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.press("alt+1")
+        await bench.pilot.click(offset=(bench.screen_text.splitlines()[0].index("›"), 0))
+        await bench.settle()
+        further = bench.session.name
+        assert further not in ("session 0", "session 1")
+        first_row = bench.screen_text.splitlines()[0]
+        assert "‹" in first_row
+        await bench.pilot.click(offset=(first_row.index("‹"), 0))
+        await bench.settle()
+        assert bench.session.name != further
 
 
 def long_session(folder: Path, count: int) -> None:

@@ -16,8 +16,9 @@ from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
 from chatkv.tui.chat.message import MessageList, MessageView
 from chatkv.tui.chat.messages import AnswerView, Colours, NoticeView, SystemView, UserView
+from chatkv.tui.chat.version import version
 from chatkv.tui.chat.who import made_by
-from chatkv.tui.keys.current import bind, hint, sign
+from chatkv.tui.keys.current import bind, hint
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
 
@@ -25,11 +26,6 @@ WINDOW = 24
 """Messages mounted at first, and more at each "earlier"."""
 KEPT_MOUNTED = 3 * WINDOW
 """Going up beyond these, or staying there while more come, the newest ones are let go."""
-
-
-def _version(at: int, count: int) -> str:
-    """``2/3 ← →``: which of several it is, and the keys to the others; empty where it is the only one."""
-    return f"{at}/{count} {sign('chat.older_version')} {sign('chat.newer_version')}" if count > 1 else ""
 
 
 class More(Static):
@@ -278,7 +274,7 @@ class ConversationView(VerticalScroll):
 
     def _siblings(self, message: Message) -> str:
         ids = [m.id for m in self.session.conversation.siblings(message.id)]
-        return _version(ids.index(message.id) + 1, len(ids))
+        return version(ids.index(message.id) + 1, len(ids))
 
     async def _settle_live(self, path: list[Message]) -> None:
         """A live view whose answer is over becomes that message's view, or goes."""
@@ -340,7 +336,7 @@ class ConversationView(VerticalScroll):
             self._live.unfold(running in self._unfolded)
             await self._list.mount(self._live)
         at, count = self.session.place
-        self._live.feed(running, _version(at, count))
+        self._live.feed(running, version(at, count))
 
     async def _drop_live(self) -> None:
         """What is being said is below the window: with its end in sight, all that has come is shown."""

@@ -11,6 +11,7 @@ from chatkv.insight.reuse import reused
 from chatkv.text import one_line
 from chatkv.tui.cache.cells import folded
 from chatkv.tui.chat.rows import Block, Laid, wrapped
+from chatkv.tui.chat.version import clickable
 
 _STOPPED = {"aborted": "stopped", "quit": "ended by quitting"}
 _ENDINGS = {
@@ -89,11 +90,14 @@ def fold(parts: Sequence[str], width: int) -> list[str]:
 
 
 class Figures(Block):
-    """The parts, dim."""
+    """The parts, dim. ``place`` is the one of them, if any, that says which version of ``message`` it is."""
 
-    def __init__(self, parts: list[str]) -> None:
+    def __init__(self, parts: list[str], place: str = "", message: str = "") -> None:
         self.parts = parts
+        self.place = place
+        self.message = message
 
     def lay(self, width: int) -> Laid:
         """See the base class."""
-        return wrapped(Content("\n".join(fold(self.parts, width))), width, ("message--dim",))
+        text = clickable(Content("\n".join(fold(self.parts, width))), self.place, self.message)
+        return wrapped(text, width, ("message--dim",))

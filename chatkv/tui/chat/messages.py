@@ -17,6 +17,7 @@ from chatkv.tui.chat.markdown import Document
 from chatkv.tui.chat.message import MessageView
 from chatkv.tui.chat.rows import Block, Text
 from chatkv.tui.chat.thinking import Thinking
+from chatkv.tui.chat.version import clickable
 from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.running import Running
 
@@ -43,7 +44,8 @@ class UserView(MessageView):
         super().__init__(who)
         self.message_id = message_id
         self._said = Text(Content(printable(cut(text))))
-        self._siblings = Text(Content(siblings), ("message--dim",)) if siblings else None
+        place = clickable(Content(siblings), siblings, message_id or "")
+        self._siblings = Text(place, ("message--dim",)) if siblings else None
         self._note = ""
         self._note_text: Text | None = None
 
@@ -142,6 +144,7 @@ class AnswerView(MessageView):
         self._thinking = Thinking()
         self._parts: list[str] = []
         self._ending: Text | None = None
+        self._place = ""
         self._shown = 0
         self._colours = colours
         self._document = Document(dark=colours.dark, ansi=colours.ansi)
@@ -162,6 +165,7 @@ class AnswerView(MessageView):
         """Show what has come since the last call; ``place``: which of several it is, in words."""
         self._thinking.show(running.thinking, over=bool(running.text))
         self._write(running.text, whole=False)
+        self._place = place
         self._set_figures([part for part in (place, _progress(running)) if part])
         self.changed()
 
@@ -194,15 +198,17 @@ class AnswerView(MessageView):
         # Not in the Markdown: the cut may lie inside a block of code.
         more = f"… {rest:,} more characters ({hint('chat.copy')} copies all)" if rest > 0 else ""
         self._parts = [part for part in (more, siblings, *answer_parts(message.meta, tokens)) if part]
+        self._place = siblings
         self._set_figures(self._parts)
         why = ending(message.meta)
         self._ending = Text(Content(why), ("message--warning",)) if why else None
         self._thinking.show(message.thinking, over=True)
 
     def _set_figures(self, parts: list[str]) -> bool:
-        if parts == self._figures.parts:
+        of = self.message_id or ""
+        if (parts, of) == (self._figures.parts, self._figures.message):
             return False
-        self._figures = Figures(parts)
+        self._figures = Figures(parts, self._place, of)
         return True
 
     def notify_style_update(self) -> None:
