@@ -94,12 +94,17 @@ class SpineApp(ThemedApp):
 
     def on_mount(self) -> None:
         """Everything slow comes after the first frame."""
+        self.app_resume_signal.subscribe(self, self._draw_all)
         self.call_after_refresh(self._begin)
 
     def on_resize(self, event: Resize) -> None:
         """Any size at any time."""
         if self._begun:
             cover(self, event.size)
+
+    def _draw_all(self, _: object) -> None:
+        """Back from a stop (``kill -TSTP``, ``fg``): nothing that was drawn is in the terminal any more."""
+        self.screen.refresh()
 
     async def on_event(self, event: Event) -> None:
         """What is typed before anything has the focus is kept for the prompt."""

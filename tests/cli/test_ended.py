@@ -48,3 +48,19 @@ def test_the_recording_the_answer_and_what_is_typed_are_kept(
     assert any("\ufffd quest" in line for line in Player(film.read_text("utf-8")).at())
     log = tmp_path / "data" / "chatkv.log"
     assert not log.exists() or "Traceback" not in log.read_text("utf-8")
+
+
+def test_all_is_drawn_again_after_a_stop(tmp_path: Path, smollm2_folder: Path) -> None:
+    with Terminal(tmp_path, "--model", str(smollm2_folder)) as terminal:
+        terminal.until("invariants hold", 120)
+        for _ in range(10):
+            terminal.read(0.1)
+        terminal.process.send_signal(signal.SIGTSTP)
+        # As a shell does: it goes on when it has stopped, not when it is about to.
+        assert os.WIFSTOPPED(os.waitpid(terminal.process.pid, os.WUNTRACED)[1])
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until("palette", 20)
+        for part in ("chatkv", "Radix tree", "invariants hold", "Prompt"):
+            assert part.encode() in terminal.seen, part
+        terminal.type("\x11")
+        assert terminal.over() == 0
