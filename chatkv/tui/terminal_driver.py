@@ -11,7 +11,9 @@ from typing import IO, Any
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
+from chatkv.tui.background import ASK, Answers
 from chatkv.tui.pastes import PasteParser
+from chatkv.tui.themed import ThemedApp
 
 
 class _Lasting:
@@ -44,6 +46,14 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file = _Lasting(self._file)  # type: ignore[assignment, arg-type]
+        self._answers = Answers()
+
+    def start_application_mode(self) -> None:
+        """See the base class. A themed app that goes by the background hears of it before its first frame."""
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if isinstance(self._app, ThemedApp) and self._app.goes_by_background:
+            self.write(ASK)
+            self.flush()
 
     def run_input_thread(self) -> None:
         """Read keys and pastes until the app ends, or the terminal does."""
@@ -61,8 +71,16 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         self._app.call_later(self._app.action_quit)
                         return
-                    if text := decode(data):  # a character may come in two reads
+                    if text := self._heard(decode(data)):  # a character may come in two reads
                         for message in parser.feed(text):
                             self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+    def _heard(self, text: str) -> str:
+        before = self._answers.light
+        text = self._answers.without(text)
+        light = self._answers.light
+        if light is not None and light is not before and isinstance(self._app, ThemedApp):
+            self._app.call_later(self._app.see_background, light)
+        return text

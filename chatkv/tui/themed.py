@@ -12,7 +12,7 @@ from chatkv.paths import config_dir, packaged
 from chatkv.text import one_line
 from chatkv.tui.remembered import Remembered
 from chatkv.tui.theme_folder import ThemeFolder
-from chatkv.tui.themes import DEFAULT_THEME, TERMINAL_THEME, load_themes, variable_defaults
+from chatkv.tui.themes import DEFAULT_THEME, LIGHT_THEME, TERMINAL_THEME, load_themes, variable_defaults
 
 LOOK_S = 0.5
 """How often the person's folder of themes is looked at. A change is taken at the second look."""
@@ -22,7 +22,9 @@ class ThemedApp(App[None]):
     """Has words to the person, too: faults of theme files are told with them."""
 
     def __init__(self, theme: str | None, remembered: Remembered) -> None:
-        """``theme`` None: the one chosen last, or the terminal's own where colours are few."""
+        """``theme`` None: the one chosen last, or the terminal's own where colours are few, or what goes with
+        the terminal's background.
+        """
         # Without colours the terminal's own are left alone: Textual would turn each of ours into a grey, and
         # what is the terminal's into black.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -36,6 +38,8 @@ class ThemedApp(App[None]):
             self.register_theme(good)
         self.theme_problems = [str(problem) for problem in (*problems, *own.problems)]
         """Told once there is a screen to tell them on."""
+        self.goes_by_background = False
+        """Nobody has chosen a theme: a dark one or a light one, as the terminal is."""
         self._worn = theme or self._choose()
         self.theme = self._worn
 
@@ -47,11 +51,20 @@ class ThemedApp(App[None]):
     def _choose(self) -> str:
         if self.few_colours:
             return TERMINAL_THEME
-        chosen = self.remembered.get("theme", DEFAULT_THEME)
+        chosen = self.remembered.get("theme", "")
+        if not chosen:
+            self.goes_by_background = True
+            return DEFAULT_THEME
         if chosen not in self.available_themes:
             self.theme_problems.append(f"the theme {one_line(chosen, 40)} is not there any more")
             return DEFAULT_THEME
         return chosen
+
+    def see_background(self, light: bool) -> None:
+        """The terminal's background is a light one, or a dark one."""
+        if self.goes_by_background:
+            self._worn = LIGHT_THEME if light else DEFAULT_THEME
+            self.theme = self._worn
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the cache's states and the like, for themes that don't set them."""
@@ -69,6 +82,7 @@ class ThemedApp(App[None]):
     def watch_theme(self, name: str) -> None:
         """What a person chooses is worn the next time too."""
         if name != self._worn:
+            self.goes_by_background = False
             self._worn = name
             self.remembered.set("theme", name)
 

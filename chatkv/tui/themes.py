@@ -24,6 +24,8 @@ from chatkv.paths import config_dir, packaged
 from chatkv.text import one_line
 
 DEFAULT_THEME = "chatkv-dark"
+LIGHT_THEME = "chatkv-light"
+"""The default one on a light background."""
 TERMINAL_THEME = "chatkv-terminal"
 """In the terminal's own colours, on its own background."""
 
