@@ -16,6 +16,8 @@ KEPT = 120
 SPEED_S = 0.25
 """Seconds of steps that go into one value of a speed."""
 MINUTE_S = 60.0
+BARS = 12
+"""Parts of the minute that evictions are counted in."""
 _BURSTS = 4096
 
 
@@ -65,6 +67,14 @@ class Lately:
     def evictions(self, now: float) -> int:
         """How many were evicted in the minute before wall time ``now``."""
         return sum(count for wall, count in self._evicted if wall > now - MINUTE_S)
+
+    def eviction_bars(self, now: float) -> tuple[int, ...]:
+        """The same minute in ``BARS`` parts, the newest last; empty where nothing was evicted in it."""
+        bars = [0] * BARS
+        for wall, count in self._evicted:
+            if wall > now - MINUTE_S:
+                bars[min(BARS - 1, int(BARS * (1 - (now - wall) / MINUTE_S)))] += count
+        return tuple(bars) if any(bars) else ()
 
     def add(self, event: kv.Event, wall: float | None) -> None:
         """Fold one record; ``wall`` is when it was told (None: its eviction counts for no minute)."""

@@ -14,10 +14,16 @@ class Touched(NamedTuple):
 
     nodes: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
+    request: int | None = None
+    """Whose doing it was. Where there are no nodes, those of its row are what it is about."""
 
 
 def touched(event: kv.Event) -> Touched:
     """What ``event`` is about; the first node is the one it is most about."""
+    return _things(event)._replace(request=getattr(event, "request", None))
+
+
+def _things(event: kv.Event) -> Touched:
     match event:
         case kv.PrefixReused():
             return Touched(event.path[::-1], tuple(event.blocks.tolist()))

@@ -122,9 +122,8 @@ class CacheColumn(PaneArea):
 
     def name_sessions(self, name: Callable[[str], str]) -> None:
         """``name``: the key the engine knows a session by → what people call it."""
-        self.node.session_name = self.queue.session_name = self.tree_view.session_name = lambda key: one_line(
-            name(key), 40
-        )
+        for pane in (self.node, self.queue, self.tree_view, self.log_view):
+            pane.session_name = lambda key: one_line(name(key), 40)
 
     def engine_ready(self, ready: Ready, decode: Decode) -> None:
         """Tokens can be read as text from now on."""
@@ -151,7 +150,7 @@ class CacheColumn(PaneArea):
         ):
             pane.show(mirror, session)
         self._say_kind(mirror)
-        self.metrics.set_engine(feed.stats, feed.evictions_a_minute)
+        self.metrics.set_engine(feed.stats, feed.evictions_a_minute, feed.eviction_bars)
 
     def check(self) -> None:
         """See whether all that must hold of the picture does; the light in the figures says so."""
@@ -198,9 +197,27 @@ class CacheColumn(PaneArea):
     def _point(self, event: EventSelected) -> None:
         """Light up what an event is about, in the tree and in the map."""
         event.stop()
-        self.tree_view.light(event.about.nodes)
-        self.blocks.light(event.about.blocks)
-        gone = not any(self.tree_view.go_to(node) for node in event.about.nodes)
-        if gone and not event.about.blocks:
-            why = "none of its nodes is in the tree any more" if event.about.nodes else "it names no node"
-            self.notify(why)
+        about = event.about
+        nodes, blocks = about.nodes, about.blocks
+        if not nodes and not blocks and about.request is not None:
+            blocks = tuple(self._row_of(about.request))
+        if not nodes:
+            nodes = tuple(dict.fromkeys(n for block in blocks[::-1] if (n := self.owner(block)) is not None))
+        self.tree_view.light(nodes)
+        self.blocks.light(blocks)
+        gone = not any(self.tree_view.go_to(node) for node in nodes)
+        if gone and not blocks:
+            if about.nodes:
+                self.notify("none of its nodes is in the tree any more")
+            else:
+                self.notify("it has no nodes" if about.request is None else "its request has no blocks now")
+
+    def _row_of(self, request: int) -> list[int]:
+        """The blocks of ``request``, also when it is over: as long as they hold what it left there."""
+        if self._mirror is None:
+            return []
+        view = self._mirror.requests.get(request)
+        row = self._mirror.rows.get(request) or (
+            None if view is None else self._mirror.closed_row(view.session)
+        )
+        return row.blocks if row is not None and row.request == request else []

@@ -44,7 +44,8 @@ class Feed:
         """The engine's figures as last told (while frozen: as they were); None before."""
         self._stats: EngineStats | None = None
         self.evictions_a_minute = 0
-        """In the minute before the last ``fade``, of the picture shown."""
+        """In the minute before the last ``fade``, of the picture shown; ``eviction_bars``: part by part."""
+        self.eviction_bars: tuple[int, ...] = ()
 
     @property
     def mirror(self) -> Mirror:
@@ -108,9 +109,10 @@ class Feed:
             self.dirty = True
         if self.frozen:
             return
-        evictions = self._live.lately.evictions(now)
-        if evictions != self.evictions_a_minute:
-            self.evictions_a_minute = evictions
+        lately = self._live.lately
+        evictions = lately.evictions(now), lately.eviction_bars(now)
+        if evictions != (self.evictions_a_minute, self.eviction_bars):
+            self.evictions_a_minute, self.eviction_bars = evictions
             self.dirty = True
         if not (ghosts or self.faint):
             return

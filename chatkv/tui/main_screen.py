@@ -12,10 +12,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.events import Paste
 
 from chatkv.text import one_line
 from chatkv.tui.cache.caption_line import CaptionLine
+from chatkv.tui.cache.glance import glance
 from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.messages import (
     BlockSelected,
@@ -44,7 +46,7 @@ from chatkv.tui.sessions.item import chips, items
 from chatkv.tui.sessions.panel import SessionPanel
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.sized_screen import SizedScreen
-from chatkv.tui.status import context_of, status_of
+from chatkv.tui.status import context_of, doing_of, status_of
 
 DRAW_S = 1 / 12
 CACHE_EVERY = 3
@@ -54,6 +56,8 @@ what they cost the engine does not get."""
 SHARE, SLOWEST_S = 0.04, 0.2
 """While answers run: of a core, what the screen may take, and how long it waits for that at most (then until
 the next time that it would draw: four pictures a second at the least)."""
+GAUGE_ROOM = 32
+"""Cells that the gauge of the context takes, with what stands around it."""
 GATHER_S = 0.003
 """Until all widgets that were drawn have said so."""
 CAPTIONS = "captions"
@@ -204,6 +208,8 @@ class MainScreen(SizedScreen):
             if (request := current.stands_at) is not None:
                 self.desk.feed.stand(current.key, request)
             self.chat.show_context(context_of(self.desk))
+            if current.running is not None:
+                current.running.doing = doing_of(self.desk, current.running)
             await self.chat.sync()
             self._draw_lines()
 
@@ -215,11 +221,20 @@ class MainScreen(SizedScreen):
         if feed.dirty:
             feed.dirty, self._drawn = False, True
             recent = feed.take_recent()
+            self.cache.tree_view.number_sessions(
+                {session.key: number for number, session in enumerate(self.desk.book.sessions, 1)}
+            )
             self.cache.show(feed, self.desk.book.current.key, recent)
             self.caption.hear(recent, feed.mirror, now)
             self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
+            self._show_glance()
         if not feed.frozen:
             self.caption.tick(now)
+
+    def _show_glance(self) -> None:
+        """Where the conversation fills the screen its lower border says how full the cache is."""
+        room = self.chat.size.width - GAUGE_ROOM if self.one_pane and self.at == "chat" else 0
+        self.chat.show_glance(glance(self.desk.feed.mirror, room) if room > 0 else Content(""))
 
     def _shape(self) -> tuple[int, int]:
         """Changes with what people wait for: what is reused, split, evicted. Blocks fill up besides."""
@@ -234,6 +249,7 @@ class MainScreen(SizedScreen):
         self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE, kept(book))
         self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
         self.query_one(StatusLine).show(status_of(desk))
+        self._show_glance()
 
     def engine_ready(self) -> None:
         """From now on tokens can be read as text, and answers are headed by the model's name."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from chatkv.insight.requests import PREEMPTED
 from chatkv.tui.cache.status import StatusValues
 from chatkv.tui.chat.figures import number, tokens_per_second
 from chatkv.tui.desk import Desk
+from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Session
 
 
@@ -34,6 +36,23 @@ def context_of(desk: Desk) -> tuple[int, int] | None:
         return None
     _, _, prompt, _, out = _figures(desk, desk.book.current)
     return (prompt + out, desk.ready.max_context) if prompt else None
+
+
+def doing_of(desk: Desk, running: Running) -> str:
+    """What no tokens come for: its turn has not come, or its prompt is being read; empty while it answers."""
+    mirror = desk.feed.mirror
+    view = mirror.requests.get(running.request or 0)
+    if view is None or view.over:
+        return ""
+    if view.waits:
+        again = "gave way to others" if view.state == PREEMPTED else "waits its turn"
+        if view.place is None:
+            return again
+        return f"{again} · {view.place + 1} of {len(mirror.waiting)} in the queue"
+    row = mirror.rows.get(view.id)
+    if row is None or not row.written < row.prompt_tokens:
+        return ""
+    return f"reading the prompt · {row.written:,} of {row.prompt_tokens:,} tokens"
 
 
 def _figures(desk: Desk, session: Session) -> tuple[float | None, float | None, int, int, int]:

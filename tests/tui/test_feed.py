@@ -81,6 +81,7 @@ def test_a_ghost_stays_a_short_while_also_when_nothing_more_happens() -> None:
     assert (len(feed.faint), feed.dirty) == (0, False)
     feed.fade(200.0 + FAINT_S + 0.1)
     assert (len(feed.faint), feed.dirty) == (ghosts, True)
+    feed.fade(200.0 + GHOST_S - 0.2)
     feed.dirty = False
     feed.fade(200.0 + GHOST_S - 0.1)
     assert (len(mirror.ghosts), feed.dirty) == (ghosts, False)
@@ -98,6 +99,8 @@ def test_evictions_leave_the_minute_also_when_nothing_more_happens() -> None:
     told = feed.evictions_a_minute
     assert told == feed.mirror.totals.evictions > 0
     feed.fade(220.0)
+    feed.fade(259.8)
+    assert feed.eviction_bars == (told, *[0] * 11)
     feed.dirty = False
     feed.fade(259.9)
     assert (feed.evictions_a_minute, feed.dirty) == (told, False)
@@ -106,7 +109,7 @@ def test_evictions_leave_the_minute_also_when_nothing_more_happens() -> None:
     assert feed.evictions_a_minute == told
     feed.freeze(False)
     feed.fade(300.0)
-    assert (feed.evictions_a_minute, feed.dirty) == (0, True)
+    assert (feed.evictions_a_minute, feed.eviction_bars, feed.dirty) == (0, (), True)
 
 
 def test_the_engines_figures_stand_still_with_the_picture() -> None:

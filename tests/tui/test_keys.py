@@ -323,5 +323,10 @@ async def test_the_help_is_kept_and_follows_the_theme_and_the_size(tmp_path: Pat
         assert dark.rich_color not in colours
         table = bench.app.screen.query_one("KeyTable")
         assert table.visual_style.background.brightness > 0.5, "the theme is light"
+        await pilot.resize_terminal(200, 50)
+        await bench.settle()
+        text = bench.screen_text
+        assert all(title in text for title in ("Prompt", "Sessions", "Chat pane", "Panes", "Everywhere"))
+        assert table.size.height == table.container_size.height, "all of it is on the screen"
         await bench.press("q")
         assert bench.app.screen is bench.app.main

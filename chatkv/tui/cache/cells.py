@@ -7,9 +7,11 @@ cell wider than we counted shifts everything behind it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+from rich._wrap import divide_line
 from rich.cells import cell_len, set_cell_size
 
 _UNSTEADY = re.compile(
@@ -36,6 +38,13 @@ def pad(text: str, width: int) -> str:
     """``text`` in exactly ``width`` cells."""
     text = clip(text, width)
     return text + " " * (width - cell_len(text))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """``text`` on as many lines of ``width`` cells as it takes, broken between words; at least one."""
+    text = steady(text)
+    cuts = [0, *divide_line(text, width), len(text)]
+    return [text[start:end].strip() for start, end in itertools.pairwise(cuts)]
 
 
 def sparkline(values: Iterable[float], width: int, top: float | None = None) -> str:

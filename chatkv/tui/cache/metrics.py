@@ -45,11 +45,13 @@ class MetricsView(Widget, can_focus=True):
         self.border_title = "Metrics"
         self._mirror: Mirror | None = None
         self._stats: EngineStats | None = None
-        self._evictions_a_minute = 0
+        self._evictions: tuple[int, Sequence[int]] = (0, ())
+        """In the last minute, and in each part of it."""
         self._queue = (0, 0)
         self._policy = ""
         self._problems: tuple[str, ...] = ()
         self._checked = False
+        self._light = Content("")
         self._shown = Shown()
 
     def show(self, mirror: Mirror, focus_session: str | None) -> None:
@@ -59,19 +61,20 @@ class MetricsView(Widget, can_focus=True):
         begins, self._mirror = self._mirror is None, mirror
         running = sum(view.state == RUNNING for view in mirror.requests.values())
         self._queue = (len(mirror.waiting), running)
+        self._set_light()
         self.refresh(layout=begins)
 
-    def set_engine(self, stats: EngineStats | None, evictions_a_minute: int) -> None:
+    def set_engine(self, stats: EngineStats | None, evictions: int, bars: Sequence[int] = ()) -> None:
         """What the records alone don't tell: the engine's own figures, and what happened in a minute."""
-        if (stats, evictions_a_minute) != (self._stats, self._evictions_a_minute):
-            self._stats, self._evictions_a_minute = stats, evictions_a_minute
+        if (stats, (evictions, bars)) != (self._stats, self._evictions):
+            self._stats, self._evictions = stats, (evictions, bars)
             self.refresh()
 
     def set_policy(self, policy: str) -> None:
         """The scheduler's policy, by name."""
         if policy != self._policy:
             self._policy = policy
-            self.refresh()
+            self._set_light()
 
     def set_problems(self, problems: Sequence[str], checked: bool = True) -> None:
         """What the check of the invariants found (nothing, as it should be); ``checked``: it has looked."""
@@ -82,13 +85,27 @@ class MetricsView(Widget, can_focus=True):
             self._set_light()
             self.refresh(layout=taller)
 
+    def on_resize(self) -> None:
+        """The border has other room."""
+        self._set_light()
+
     def _set_light(self) -> None:
-        """In the border, where it takes no line away; its glyph says it too where there is no colour."""
+        """In the border, where it takes no line away; its glyph says it too where there is no colour. Before
+        it: who runs and who waits.
+        """
         if self._problems:
             light = Content.styled("✗ check failed", "bold $error")
         else:
             light = Content.styled("✓ invariants hold", "$success") if self._checked else Content("")
-        self.border_subtitle = light
+        waiting, running = self._queue
+        parts = [(f"{running} running", 2), (f"{waiting} waiting", 1), (self._policy, 0)]
+        room = self.outer_size.width - 9 - light.cell_length
+        if self._mirror is not None and room >= cell_len(parts[0][0]):
+            words = join_that_fit([part for part in parts if part[0]], " · ", room)
+            light = Content.assemble(words, " · " if light else "", light)
+        if light != self._light:
+            self._light = light
+            self.border_subtitle = light
 
     def render(self) -> Content:
         """The lines in the width there is."""
@@ -98,7 +115,8 @@ class MetricsView(Widget, can_focus=True):
         lines = [
             *self._sparks(self._mirror, width),
             self._bar(self._mirror, width),
-            *map(Content, self._counts(self._mirror, width)),
+            Content(self._blocks(self._mirror, width)),
+            self._gone_and_saved(self._mirror, width),
         ]
         if self._problems:
             more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
@@ -157,24 +175,35 @@ class MetricsView(Widget, can_focus=True):
             *((look.glyph * count, look.variable) for look, count in zip(looks, cells, strict=True))
         )
 
-    def _counts(self, mirror: Mirror, width: int) -> tuple[str, str]:
-        waiting, running = self._queue
+    @staticmethod
+    def _blocks(mirror: Mirror, width: int) -> str:
         blocks = [
             (f"# in use {mirror.protected}", 3),
             (f"· cached {mirror.evictable}", 2),
             (f". free {mirror.free}", 1),
             (f"of {mirror.num_blocks} blk", 0),
         ]
-        stats = self._stats
-        more = [
-            (f"evicted {mirror.totals.evictions}", 3),
-            (f"{self._evictions_a_minute}/min", 4),
-            ("" if stats is None or stats.saved_s is None else f"reuse saved {saved(stats.saved_s)}", 5),
-            (f"queue {waiting}", 2),
-            (f"running {running}", 1),
-            (self._policy, 0),
-        ]
-        return join_that_fit(blocks, "  ", width), join_that_fit([p for p in more if p[0]], "  ", width)
+        return join_that_fit(blocks, "  ", width)
+
+    def _gone_and_saved(self, mirror: Mirror, width: int) -> Content:
+        """What eviction took, minute by minute, and what reuse saved, prompt by prompt."""
+        minute, bars = self._evictions
+        evicted = f"evicted {mirror.totals.evictions}, {minute}/min"
+        seconds_saved = None if self._stats is None else self._stats.saved_s
+        if seconds_saved is None:
+            return self._spark([(evicted, 1)], bars, None, width, width)
+        half = (width - 2) // 2
+        words = f"reuse saved {saved(seconds_saved)}"
+        if max(cell_len(evicted), cell_len(words)) > half:
+            return Content(join_that_fit([(words, 2), (evicted, 1)], "  ", width))
+        if cell_len(words) + 1 + _LEAST_SPARK > width - 2 - half:
+            words = words.removeprefix("reuse ")
+        reused = [reused for _, reused in mirror.lately.prompts]
+        return Content.assemble(
+            self._spark([(evicted, 1)], bars, None, half, half),
+            "  ",
+            self._spark([(words, 1)], reused, None, width - 2 - half, half),
+        )
 
 
 def _rate(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from rich.segment import Segment
 from textual.binding import BindingType
 from textual.events import Click
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -35,6 +35,7 @@ class QueueLine(NamedTuple):
     session: str
     facts: tuple[tuple[str, int], ...]
     mine: bool
+    request: int
 
 
 def progress(done: int, of: int, width: int = _BAR) -> str:
@@ -47,7 +48,7 @@ class QueueView(ScrollView, Boxed, can_focus=True):
     """``▶ 12 rust help  prefill 128/406``, then those who wait in the order of their turns.
 
     Of one that waits: how much of its prompt is cached now (``matched``) and how often a later one
-    ran before it (``overtaken``).
+    ran before it (``overtaken``). Enter or a click posts ``SessionWanted``.
     """
 
     DEFAULT_CSS = f"""
@@ -58,22 +59,26 @@ class QueueView(ScrollView, Boxed, can_focus=True):
         scrollbar-size-vertical: 1;
     }}
     QueueView > .queue--mine {{ text-style: bold; }}
+    QueueView > .queue--cursor {{ text-style: reverse; }}
     {look_css("QueueView")}
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"queue--mine"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"queue--mine", "queue--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("move.down", "scroll_down"),
-        bind("move.up", "scroll_up"),
-        bind("move.page_up", "page_up"),
-        bind("move.page_down", "page_down"),
-        bind("move.first", "scroll_home"),
-        bind("move.last", "scroll_end"),
+        bind("move.down", "move(1)"),
+        bind("move.up", "move(-1)"),
+        bind("move.page_up", "move_pages(-1)"),
+        bind("move.page_down", "move_pages(1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("pane.inspect", "select", "Session", tooltip="To its session"),
     ]
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.name_box("Queue")
         self._lines: tuple[QueueLine, ...] = ()
+        self._cursor = 0
+        """A line."""
         self._policy = ""
         self._shown = Shown()
         self.session_name: Callable[[str], str] = str
@@ -93,13 +98,26 @@ class QueueView(ScrollView, Boxed, can_focus=True):
             *(self._runs(view, mirror, focus_session) for view in running),
             *(self._waits(at, view, focus_session) for at, view in enumerate(waiting, 1)),
         )
-        policy = mirror.policy or self._policy
+        policy = self._policy_in_force(mirror.policy)
         title = f"Queue · {len(running)} running · {len(waiting)} waiting"
         title += f" · {clip(policy, 30)}" if policy else ""
         self.name_box(title)
         if lines != self._lines:
+            self._stay(lines)
             self._lines = lines
             self._fit()
+
+    def _policy_in_force(self, told: str) -> str:
+        """As the engine calls its own; with too many waiting it goes by another for a while."""
+        if not self._policy or (told and not self._policy.casefold().startswith(told)):
+            return told.upper()
+        return self._policy
+
+    def _stay(self, lines: tuple[QueueLine, ...]) -> None:
+        """The cursor stays on its request; where that is over, at its place."""
+        here = self._lines[self._cursor].request if self._cursor < len(self._lines) else None
+        at = next((n for n, line in enumerate(lines) if line.request == here), self._cursor)
+        self._cursor = max(0, min(at, len(lines) - 1))
 
     def _runs(self, view: RequestView, mirror: Mirror, session: str | None) -> QueueLine:
         row = mirror.rows.get(view.id)
@@ -112,7 +130,9 @@ class QueueView(ScrollView, Boxed, can_focus=True):
         if view.cached:
             facts.append((f"reused {view.cached}/{view.prompt_tokens}", 5))
         facts += self._past(view)
-        return QueueLine(Look.NEW, f"▶{view.id:>4} ", view.session, tuple(facts), view.session == session)
+        return QueueLine(
+            Look.NEW, f"▶{view.id:>4} ", view.session, tuple(facts), view.session == session, view.id
+        )
 
     def _waits(self, at: int, view: RequestView, session: str | None) -> QueueLine:
         again = view.state == PREEMPTED
@@ -121,7 +141,7 @@ class QueueView(ScrollView, Boxed, can_focus=True):
             facts.append((f"matched {view.matched}", 7))
         look = Look.EVICTED if again else Look.IDLE
         mine = view.session == session
-        return QueueLine(look, f"{at}{view.id:>4} ", view.session, (*facts, *self._past(view)), mine)
+        return QueueLine(look, f"{at}{view.id:>4} ", view.session, (*facts, *self._past(view)), mine, view.id)
 
     @staticmethod
     def _past(view: RequestView) -> Iterator[tuple[str, int]]:
@@ -152,16 +172,41 @@ class QueueView(ScrollView, Boxed, can_focus=True):
         name_width = min(_NAME, max(0, width - len(line.lead)) // 3)
         name = pad(self.session_name(line.session), name_width)
         room = max(0, width - len(line.lead) - name_width - 1)
-        return Strip(
+        strip = Strip(
             [
                 Segment(line.lead, style),
                 Segment(name + " ", base + weight if weight else base),
                 Segment(join_that_fit(line.facts, "  ", room), base),
             ]
         ).adjust_cell_length(width, base)
+        if self.has_focus and at == self._cursor:
+            strip = strip.apply_style(self.get_component_rich_style("queue--cursor", partial=True))
+        return strip
+
+    # -- moving ------------------------------------------------------------------------------
+
+    def action_go(self, line: int) -> None:
+        """Go to the first line (0) or the last (-1)."""
+        self._cursor = max(0, min(line if line >= 0 else len(self._lines) - 1, len(self._lines) - 1))
+        self.scroll_to_region(Region(0, self._cursor, 1, 1), animate=False, force=True)
+        self.refresh()
+
+    def action_move(self, lines: int) -> None:
+        """Move by ``lines``."""
+        self.action_go(max(0, self._cursor + lines))
+
+    def action_move_pages(self, pages: int) -> None:
+        """Move by ``pages`` less a line."""
+        self.action_move(pages * max(1, self.scrollable_content_region.height - 1))
+
+    def action_select(self) -> None:
+        """Ask for the session of the request under the cursor."""
+        if self._lines:
+            self.post_message(SessionWanted(self._lines[self._cursor].session))
 
     def on_click(self, event: Click) -> None:
         """Ask for the session whose request was clicked."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y + self.scroll_offset.y < len(self._lines):
-            self.post_message(SessionWanted(self._lines[offset.y + self.scroll_offset.y].session))
+            self.action_go(offset.y + self.scroll_offset.y)
+            self.action_select()

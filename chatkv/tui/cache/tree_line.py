@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -23,9 +24,12 @@ TREE_CLASSES = {GUIDE, PATH, STATS, CURSOR, LIT}
 
 _NARROW = 32
 """Cells under which only the token count stays of the figures."""
-_WIDE, _WIDEST = 66, 88
-"""Cells from which hits and age, and the sessions as well, have room."""
-_SESSIONS = 18
+_MIDDLE, _WIDE, _WIDEST = 54, 66, 88
+"""Cells from which the sessions' numbers, hits and age as well, and the name of a single one have room."""
+_SESSIONS, _NUMBERS = 18, 7
+"""Cells for names and for numbers."""
+_MANY = 5
+"""Sessions from which they are counted: so many numbers nobody reads."""
 
 
 class Line(NamedTuple):
@@ -51,6 +55,9 @@ class Line(NamedTuple):
     age: int | None = None
     """Requests since it was last used."""
     sessions: str = ""
+    """Who uses it, in words."""
+    numbers: str | None = None
+    """The same by the numbers that sessions have in lists and on their keys; None: they have none."""
     lit: bool = False
     """Something else that was selected points to it."""
     hidden: int = 0
@@ -66,11 +73,13 @@ def describe(
     faint: Set[int] = frozenset(),
     names: Callable[[str], str] = str,
     lit: Set[int] = frozenset(),
+    numbers: Mapping[str, int] = MappingProxyType({}),
 ) -> Line | None:
     """The row's line; None where the mirror has moved on and no longer has its node.
 
     ``faint``: keys in ``Mirror.ghosts`` of those soon to go. ``names``: a session's key → what people
-    call it. ``lit``: nodes that stand out, by id.
+    call it. ``lit``: nodes that stand out, by id. ``numbers``: session → its number in lists; a session
+    without one is not there any more.
     """
     if row.key == ROOT:
         return Line("", None, False, "root", 0, None, None, " ", cursor, hidden=row.hidden)
@@ -84,7 +93,8 @@ def describe(
         mine = _lead(ghost.node, ghost.sessions, trail, session)
         size = len(ghost.tokens)
         line = Line(row.guide, Look.EVICTED, False, label, size, None, None, mine, cursor, key in faint)
-        return line._replace(sessions=_named(ghost.sessions, names), lit=ghost.node in lit, hidden=row.hidden)
+        who, short = _named(ghost.sessions, names, numbers)
+        return line._replace(sessions=who, numbers=short, lit=ghost.node in lit, hidden=row.hidden)
     node = mirror.nodes.get(row.key)
     if node is None:
         return None
@@ -92,6 +102,7 @@ def describe(
     if node.namespace and node.parent == ROOT:
         label = f"[{steady(node.namespace)}] {label}"
     look = node_look(node)
+    who, short = _named(node.sessions, names, numbers)
     return Line(
         row.guide,
         Look.LEFT if look is Look.IDLE and mirror.left_behind(node) else look,
@@ -105,7 +116,8 @@ def describe(
         copied=node.copied_epoch == mirror.epoch,
         hits=node.hits,
         age=mirror.epoch - node.used_epoch,
-        sessions=_named(node.sessions, names),
+        sessions=who,
+        numbers=short,
         lit=node.id in lit,
         hidden=row.hidden,
     )
@@ -115,17 +127,31 @@ def _lead(node: int, sessions: Set[str], trail: Set[int], session: str | None) -
     return HERE if node in trail else ONCE if session in sessions else " "
 
 
-def _named(sessions: Set[str], names: Callable[[str], str]) -> str:
-    """Three names at most: there is no room for more."""
+def _named(
+    sessions: Set[str], names: Callable[[str], str], numbers: Mapping[str, int]
+) -> tuple[str, str | None]:
+    """In words, and in numbers: that several share a node is what there is to see, so all of them count."""
+    known = sorted(numbers[key] for key in sessions if key in numbers)
+    short = f"×{len(known)}" if len(known) >= _MANY else " ".join(map(str, known))
+    if len(known) > 1:
+        return short, short
     shown = ", ".join(sorted(names(key) for key in sorted(sessions)[:3]))
-    return f"{shown} +{len(sessions) - 3}" if len(sessions) > 3 else shown
+    if len(sessions) > 3:
+        shown += f" +{len(sessions) - 3}"
+    if len(sessions) == 1:
+        shown = f"{short} {shown}".strip()
+    return shown, short if numbers else None
 
 
 def figures(line: Line, width: int) -> str:
     """Tokens, locks (r), blocks, hits, how many requests ago it was used, sessions: columns of their own."""
     if line.look is None:
         return ""
-    who = f" {pad(line.sessions, _SESSIONS)}" if width >= _WIDEST else ""
+    who = ""
+    if width >= _WIDEST:
+        who = f" {pad(line.sessions, _SESSIONS)}"
+    elif width >= _MIDDLE and line.numbers is not None:
+        who = f" {pad(line.numbers, _NUMBERS)}"
     if width >= _WIDE:
         age = "" if line.age is None else f"{line.age} ago" if line.age else "now"
         hits = "" if line.hits is None else f"h{line.hits}"

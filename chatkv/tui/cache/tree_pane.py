@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from rich.style import Style
@@ -74,6 +74,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
         self._faint: frozenset[int] = frozenset()
         self._lit: frozenset[int] = frozenset()
+        self._numbers: Mapping[str, int] = {}
         self._title = ""
         self._searching: Timer | None = None
 
@@ -85,6 +86,12 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
     @session_name.setter
     def session_name(self, name: Callable[[str], str]) -> None:
         self._picture.names = name
+
+    def number_sessions(self, numbers: Mapping[str, int]) -> None:
+        """Session's key → its number in lists, from now on."""
+        if numbers != self._numbers:
+            self._numbers = dict(numbers)
+            self.refresh()
 
     # -- what it shows -----------------------------------------------------------------------
 
@@ -224,7 +231,15 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
             return Strip.blank(width, base)
         here = self.has_focus and rows[y].key == self._cursor
         line = describe(
-            rows[y], mirror, self._labels, self._session, here, self._faint, self.session_name, self._lit
+            rows[y],
+            mirror,
+            self._labels,
+            self._session,
+            here,
+            self._faint,
+            self.session_name,
+            self._lit,
+            self._numbers,
         )
         if line is None:
             return Strip.blank(width, base)

@@ -110,8 +110,11 @@ def _progress(running: Running) -> str:
         return f"▌ {count} tokens · stopping…"
     if count == 0:
         spin = _SPINNER[int(monotonic() * 10) % len(_SPINNER)]
-        what = "waiting for the model to load" if running.request is None else "reading the prompt"
+        known = running.doing or "reading the prompt"
+        what = "waiting for the model to load" if running.request is None else known
         return f"{spin} {what} · {hint('back')} stops"
+    if running.doing:
+        return f"▌ {count} tokens · {running.doing} · {hint('back')} stops"
     speed = running.tokens_per_second
     rate = f" · {speed:.1f} tok/s" if speed else ""
     return f"▌ {count} tokens{rate} · {hint('back')} stops"

@@ -66,8 +66,9 @@ class ChatPane(Container):
         super().__init__(id=id)
         self._views: list[ConversationView] = []
         self._who = "model"
-        self._lines = ("", "")
+        self._lines = Content(""), Content("")
         self._used: tuple[int, int] | None = None
+        self._glance = Content("")
 
     @property
     def view(self) -> ConversationView | None:
@@ -110,6 +111,12 @@ class ChatPane(Container):
         """(used, limit) in tokens of the session on the screen; None: unknown."""
         self._used = context
 
+    def show_glance(self, glance: Content) -> None:
+        """What to say of the cache beside the context; nothing where it has panes to be seen in."""
+        if glance != self._glance:
+            self._glance = glance
+            self._show_lines()
+
     async def sync(self) -> None:
         """Follow the current session; cheap where nothing changed."""
         view = self.view
@@ -123,9 +130,13 @@ class ChatPane(Container):
         view = self.view
         if view is None:
             return
-        title = f"Chat · {one_line(view.session.name, 40)}"
-        more = gauge(self._used) if view.at_end else f"↓ more below · {hint('move.last')}"
-        more = fitting(more, self.size.width - 4)
+        title = Content(f"Chat · {one_line(view.session.name, 40)}")
+        room = self.size.width - 4
+        more = Content(
+            fitting(gauge(self._used) if view.at_end else f"↓ more below · {hint('move.last')}", room)
+        )
+        if self._glance and self._glance.cell_length + 3 + more.cell_length <= room:
+            more = Content(" · ").join([part for part in (self._glance, more) if part])
         warns = not view.at_end or near(self._used)
         if warns != self.has_class("-near"):
             # Of all that is in the pane nothing looks other by it: Textual would look at each widget's style.
@@ -133,4 +144,4 @@ class ChatPane(Container):
             self.app.stylesheet.apply(self)
         if (title, more) != self._lines:
             self._lines = (title, more)
-            self.border_title, self.border_subtitle = Content(title), Content(more)
+            self.border_title, self.border_subtitle = title, more

@@ -53,7 +53,7 @@ class ForkDialog(ListDialog[str]):
 
     DEFAULT_CSS = """
     ForkDialog > Vertical {
-        width: 76; max-width: 95%; height: auto; border: round $accent; background: $surface;
+        width: 84; max-width: 95%; height: auto; border: round $accent; background: $surface;
         padding: 0 1; border-title-color: $accent;
     }
     ForkDialog OptionList, ForkDialog OptionList:focus {

@@ -20,6 +20,8 @@ from chatkv.tui.dialogs.dialog import Dialog
 from chatkv.tui.keys.current import bind, fill, hint
 
 _KEYS = 20
+_TWO_COLUMNS, _GAP = 150, 4
+"""Cells from which there are two columns, and those between them."""
 
 HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
@@ -109,11 +111,15 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("{move.left*}, {move.right*}", "left, right"),
             ("{tree.fold*}, {tree.unfold*}", "in the tree: fold, unfold"),
             ("{move.first*}, {move.last*}", "first, last"),
-            ("{pane.inspect*}", "inspect a node or a block"),
+            (
+                "{pane.inspect*}",
+                "inspect a node or a block; of an event light up the nodes; in the queue go to the session",
+            ),
             ("{tree.pin*}", "in the tree: pin the node and what is above it (evicted last), and back"),
             (
                 "{pane.filter*}",
-                "in the tree and the events: filter by text, session, state; esc shows all",
+                "in the tree and the events: filter by text, session, state (in the events -word: "
+                "without it); esc shows all",
             ),
             ("{pane.sort*}", "in the tree: order by recency, size, hits, as it came"),
             ("{pane.tree}, {pane.blocks}", "to a block's node in the tree; to a node's blocks in the map"),
@@ -190,24 +196,50 @@ class KeyTable(Widget):
         if width == self._width:
             return
         self._width, self._strips = width, []
-        lines = self._lines = []
+        if width < _TWO_COLUMNS:
+            self._lines = [line for section in self._sections(width) for line in section]
+        else:
+            self._lines = _side_by_side(self._sections((width - _GAP) // 2), (width - _GAP) // 2)
+
+    def _sections(self, width: int) -> list[list[Content]]:
+        """Title and lines of each."""
+        sections = []
         for title, keys in (*HELP, IN_BROWSER) if self.app.is_web else HELP:
-            lines.append(Content(title).stylize("bold $accent"))
+            lines = [Content(title).stylize("bold $accent")]
             for key, what in keys:
                 left = wrap(fill(key), _KEYS - 1)
                 right = wrap(fill(what), max(10, width - _KEYS - 2))
                 for pressed, does in zip_longest(left, right, fillvalue=""):
                     lines.append(Content.assemble(f"  {pressed:<{_KEYS}}", (does, "$text-muted")))
-        lines.append(Content("Nodes and blocks").stylize("bold $accent"))
+            sections.append(lines)
         marks = [Content(f"{f'{look.glyph} {look.word}':<15}").stylize(look.variable) for look in Look]
-        lines += [Content.assemble("  ", *marks[at : at + 3]) for at in range(0, len(marks), 3)]
-        lines.append(Content(f"  {HERE} what this chat leads through now; {ONCE} another branch of it"))
+        sections.append(
+            [
+                Content("Nodes and blocks").stylize("bold $accent"),
+                *(Content.assemble("  ", *marks[at : at + 3]) for at in range(0, len(marks), 3)),
+                Content(f"  {HERE} what this chat leads through now; {ONCE} another branch of it"),
+            ]
+        )
+        return sections
+
+
+def _side_by_side(sections: list[list[Content]], width: int) -> list[Content]:
+    """In two columns of ``width`` cells, as even as whole sections allow."""
+    heights = [len(section) for section in sections]
+    split = min(range(1, len(sections)), key=lambda at: max(sum(heights[:at]), sum(heights[at:])))
+    left = [line for section in sections[:split] for line in section]
+    right = [line for section in sections[split:] for line in section]
+    return [
+        Content.assemble(one.pad_right(width + _GAP - one.cell_length), two)
+        for one, two in zip_longest(left, right, fillvalue=Content(""))
+    ]
 
 
 class Help(Dialog[None]):
     """Escape, f1, ? or q closes it. The app keeps it, so that it is there at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bind("dialog.close_help", "close")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (170, "-broad")]  # noqa: RUF012
 
     DEFAULT_CSS = """
     Help { align: center middle; }
@@ -216,6 +248,7 @@ class Help(Dialog[None]):
         border: round $accent; background: $surface; padding: 0 2; border-title-color: $accent;
         border-subtitle-color: $text-muted; scrollbar-size-vertical: 1;
     }
+    Help.-broad > VerticalScroll { width: 164; max-height: 96%; }
     """
 
     def compose(self) -> ComposeResult:

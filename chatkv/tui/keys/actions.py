@@ -91,7 +91,7 @@ ACTIONS: dict[str, Action] = {
     "pane.export": Action("x", "main", "export the picture"),
     "pane.write": Action("i", "main", "to the prompt"),
     "pane.help": Action("question_mark", "main", "all keys"),
-    "pane.inspect": Action("enter", "tree map table events", "show the node or block"),
+    "pane.inspect": Action("enter", "tree map table events queue", "show the node, block or session"),
     "pane.filter": Action("slash", "tree events list", "filter"),
     "pane.sort": Action("o", "tree list", "the next order"),
     "move.up": Action("up,k", "chat tree map events queue node list fork panes", "up"),

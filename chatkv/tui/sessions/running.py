@@ -25,6 +25,8 @@ class Running:
     message: Message | None = None
     """What became of it once finished; None before, and for an answer without a single token."""
     over: bool = False
+    doing: str = ""
+    """Why no tokens come, in words; empty while they do, and where that is not known."""
     stopping: bool = False
     """The engine was told to stop; it ends the forward it is in first."""
 

@@ -30,11 +30,11 @@ async def test_a_sentence_a_line_newest_first() -> None:
         view.show(story.mirror, "rust")
         await pilot.pause()
         assert text_of(view)[1:] == [
-            "  40 > request 4 took 1 free block",
-            "  37 + node 5 stored under node 1 by request 4: 48 tokens in 6 blocks, now o…",
-            "  35 > request 4 took 6 free blocks",
+            "  40 > 'rust' took 1 free block",
+            "  37 + node 5 stored under node 1 by 'rust': 48 tokens in 6 blocks, now othe…",
+            "  35 > 'rust' took 6 free blocks",
             "  34 x node 2 evicted: 65 tokens, least recently used",
-            "  33 = request 4 reused 64 tokens in 1 node: no need to compute them again",
+            "  33 = 'rust' reused 64 tokens in 1 node: no need to compute them again",
         ]
 
 
@@ -90,15 +90,15 @@ async def test_who_reads_older_lines_goes_on_reading_them() -> None:
             await pilot.pause()
             reading = text_of(view)
             before = len(story.events)
-            story.allocate(4, 1)
-            story.allocate(4, 1)
+            story.pin(1)
+            story.pin(1)
             view.add(story.events[before:])
             view.show(story.mirror, None)
             await pilot.pause()
             assert text_of(view) == reading
         view.scroll_home(animate=False, immediate=True)
         before = len(story.events)
-        story.allocate(4, 1)
+        story.pin(1)
         view.add(story.events[before:])
         view.show(story.mirror, None)
         await pilot.pause()
@@ -110,7 +110,7 @@ async def test_a_past_picture_has_no_later_events() -> None:
     past = story.mirror.copy()
     view = EventsView()
     async with Host(view).run_test(size=(60, 8)) as pilot:
-        story.allocate(4, 1)
+        story.pin(1)
         view.add(story.events)
         view.show(story.mirror, None)
         await pilot.pause()
@@ -126,8 +126,9 @@ async def test_a_past_picture_has_no_later_events() -> None:
 async def test_only_so_many_are_kept() -> None:
     story = Story(num_blocks=100)
     story.open(1, "x", 99)
+    story.store(1, 1, 0, "text")
     for _ in range(50):
-        story.allocate(1, 1)
+        story.pin(1)
     view = EventsView(keep=20)
     async with Host(view).run_test(size=(60, 50)) as pilot:
         view.add(story.events)
@@ -191,9 +192,9 @@ async def test_selecting_a_line_tells_its_nodes_and_blocks() -> None:
         assert [(m.seq, m.about) for m in chosen] == [(34, Touched((2,), tuple(range(8, 17))))]
         await pilot.press("escape")
         await pilot.pause()
-        line = next(n for n, text in enumerate(text_of(view)) if " = request 4 reused" in text)
+        line = next(n for n, text in enumerate(text_of(view)) if " = 'rust' reused" in text)
         await pilot.click(view, offset=(9, line + 1))
-        assert chosen[-1].about == Touched((1,), tuple(range(8)))
+        assert chosen[-1].about == Touched((1,), tuple(range(8)), 4)
 
 
 async def test_an_event_lights_up_its_nodes_and_a_block_its_node(tmp_path: Path) -> None:
@@ -203,10 +204,70 @@ async def test_an_event_lights_up_its_nodes_and_a_block_its_node(tmp_path: Path)
         cache = bench.app.main.cache
         cache.log_view.focus()
         await bench.press("slash", *"stored", "enter", "enter")
-        assert len(cache.tree_view._lit) == 1
-        node = cache.tree_view.cursor
-        assert cache.tree_view._lit == {node}
-        assert cache.blocks._lit == set(bench.app.desk.feed.mirror.nodes[node].blocks.tolist())
+        lit, nodes = cache.tree_view._lit, bench.app.desk.feed.mirror.nodes
+        assert cache.tree_view.cursor in lit
+        assert cache.blocks._lit == {block for node in lit for block in nodes[node].blocks.tolist()}
         cache.blocks.focus()
         await bench.press("g", "enter")
         assert cache.tree_view.cursor == bench.app.desk.feed.mirror.block_node(0)
+
+
+async def test_an_event_without_nodes_lights_up_those_of_its_request(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run((200, 50)):
+        await bench.ask("Tell me of the sea and of the wind and of the long white clouds above them")
+        cache, mirror = bench.app.main.cache, bench.app.desk.feed.mirror
+        cache.log_view.focus()
+        for words in ("token after", "waits", "took"):
+            cache.tree_view.light(())
+            await bench.press("slash", *("space" if char == " " else char for char in words))
+            await bench.press("enter", "enter")
+            path = {node for node in mirror.nodes if mirror.nodes[node].sessions}
+            lit = cache.tree_view._lit
+            assert (lit and lit < path) if words == "took" else lit == path, words
+            assert cache.blocks._lit, words
+            await bench.press("escape")
+
+
+async def test_the_line_one_comes_to_is_told_in_full_and_names_are_short_where_it_is_narrow() -> None:
+    story = figure()
+    view = EventsView()
+    view.session_name = lambda key: f"{key} and a longer name"
+    async with Host(view).run_test(size=(46, 12)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        await pilot.pause()
+        before = text_of(view)
+        assert before[1] == "  40 > 'rust and a…' took 1 free block"
+        assert before[2] == "  37 + node 5 stored under node 1 by 'rust…"
+        await pilot.press("j", "j")
+        full = text_of(view)
+        assert full[2:5] == [
+            "  37 + node 5 stored under node 1 by 'rust",
+            "       and a longer name': 48 tokens in 6",
+            "       blocks, now others can reuse them",
+        ]
+        assert full[5:] == before[3:-2]
+        for y, line in ((3, 2), (4, 2), (5, 3)):
+            view._go(2)
+            await pilot.pause()
+            await pilot.click(view, offset=(9, y + 1))
+            assert view._at() == line, y
+        view.screen.set_focus(None)
+        await pilot.pause()
+        assert text_of(view) == before
+
+
+async def test_a_filter_leaves_lines_out_and_knows_sessions_and_states() -> None:
+    story = figure()
+    view = EventsView()
+    async with Host(view).run_test(size=(80, 40)) as pilot:
+        view.add(story.events)
+        view.show(story.mirror, None)
+        everything = told(view)
+        await pilot.press("slash", *"rust -reused", "enter")
+        assert told(view) == [s for s in everything if s in told(view)]
+        assert all("'rust'" in line and "reused" not in line for line in text_of(view) if line)
+        await pilot.press("escape", "slash", *"new", "enter")
+        assert all(" + " in line for line in text_of(view) if line)
+        assert told(view)

@@ -11,6 +11,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from chatkv.scheduler import events as sched
+from chatkv.tui.cache.messages import SessionWanted
 from chatkv.tui.cache.queue_view import QueueView, progress
 from tests.tui.cache.host import Host, text_of
 from tests.tui.cache.stories import Story, figure
@@ -47,7 +48,7 @@ async def test_running_first_then_whose_turn_it_is() -> None:
     async with Host(view).run_test(size=(92, 9)) as pilot:
         view.show(queued().mirror, "rust")
         await pilot.pause()
-        assert view.border_title == "Queue · 2 running · 2 waiting · lpm"
+        assert view.border_title == "Queue · 2 running · 2 waiting · LPM"
         lines = text_of(view)
         assert lines[0] == "▶   4 rust help        answer 0 tok  reused 64/100"
         assert lines[1] == "▶   5 a poem           prefill  ▰▰▰▰▱▱▱▱  20/40"
@@ -80,7 +81,7 @@ async def test_hostile_names_stay_in_their_column(width: int) -> None:
             assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", strip.text)
 
 
-async def test_keys_scroll() -> None:
+async def test_keys_move_and_scroll() -> None:
     story = Story(num_blocks=8)
     for request in range(1, 40):
         story.log.emit(sched.RequestQueued, request=request, session="s", prompt_tokens=request, max_tokens=9)
@@ -88,13 +89,45 @@ async def test_keys_scroll() -> None:
     async with Host(view).run_test(size=(60, 9)) as pilot:
         view.show(story.mirror, None)
         await pilot.pause()
-        for keys, there in (("j", True), ("k", False), ("G", True), ("g", False), ("pagedown", True)):
+        moves = [
+            ("j", 1),
+            ("k", 0),
+            ("G", 38),
+            ("g", 0),
+            ("pagedown", 6),
+            ("pageup", 0),
+            ("end", 38),
+            ("up", 37),
+        ]
+        for keys, at in moves:
             await pilot.press(keys)
-            await pilot.pause(0.4)
-            assert (view.scroll_offset.y > 0) is there, keys
-        await pilot.press("pageup", "end")
-        await pilot.pause(0.4)
+            await pilot.pause()
+            assert view._cursor == at, keys
+            assert view.scroll_offset.y <= at < view.scroll_offset.y + 7
         assert view.scroll_offset.y == view.max_scroll_y
+
+
+async def test_enter_asks_for_the_session_and_the_cursor_stays_on_its_request() -> None:
+    view = QueueView()
+    wanted: list[str] = []
+
+    class Listening(Host):
+        def on_session_wanted(self, message: SessionWanted) -> None:
+            wanted.append(message.key)
+
+    story = queued()
+    async with Listening(view).run_test(size=(60, 9)) as pilot:
+        await pilot.press("enter", "j")
+        view.show(story.mirror, "rust")
+        await pilot.pause()
+        await pilot.press("j", "j", "enter")
+        story.close(4)
+        view.show(story.mirror, "rust")
+        await pilot.press("enter", "G", "enter")
+        await pilot.pause()
+        view.show(Story().mirror, None)
+        await pilot.press("enter", "k", "j")
+    assert wanted == [EVIL, EVIL, "solo"]
 
 
 @pytest.mark.parametrize("width", [40, 58, 100])

@@ -198,3 +198,27 @@ async def test_a_wide_row_says_hits_age_and_sessions_and_what_was_copied() -> No
         assert lines[1].endswith("64t r1  b8    h2   now    a poem, rust help")
         assert lines[3].startswith(" │ ├─·~ ") or lines[3].startswith(" │ ├─-~ ")
         assert lines[5].endswith("24t r0  b3    h0   1 ago  alone")
+
+
+async def test_who_shares_a_node_is_told_by_numbers_and_a_single_one_by_name() -> None:
+    view = tree()
+    view.number_sessions({"rust": 1, "poem": 2})
+    async with Host(view).run_test(size=(102, 12)) as pilot:
+        story = figure()
+        view.show(story.mirror, "rust")
+        await pilot.pause()
+        assert text_of(view)[1].endswith("now    1 2")
+        assert text_of(view)[3].endswith("ago  2 a poem")
+        # "solo" was deleted: it has a name in the engine's records alone.
+        assert text_of(view)[5].endswith("ago  alone")
+        for width, end in ((72, "now    1 2"), (60, "b8    1 2"), (50, "b8")):
+            await pilot.resize_terminal(width, 12)
+            await pilot.pause()
+            assert text_of(view)[1].endswith(end), width
+        await pilot.resize_terminal(72, 12)
+        view.number_sessions({key: n for n, key in enumerate(["rust", "poem", *map(str, range(20))], 1)})
+        story.mirror.nodes[1].sessions.update(map(str, range(20)))
+        view.show(story.mirror, "rust")
+        view.refresh()
+        await pilot.pause()
+        assert text_of(view)[1].endswith(" ×22")
