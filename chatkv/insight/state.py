@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -233,6 +233,17 @@ class MirrorState:
 
     def copy(self) -> Self:
         """An independent copy: it stays as it is while this one goes on."""
+        *_, twin = self.copying(len(self.nodes))
+        assert twin is not None
+        return twin
+
+    def copying(self, step: int = 200) -> Iterator[Self | None]:
+        """The same bit by bit, about a millisecond each: None as long as there is more to do, then the copy.
+
+        No record may be applied meanwhile.
+        """
+        tree = yield from self._tree.copying(step)
+        yield None
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.gaps, twin.faults = self.gaps.copy(), self.faults.copy()
@@ -240,9 +251,9 @@ class MirrorState:
         twin._pins, twin._ends, twin.history = self._pins.copy(), self._ends.copy(), self.history.copy()
         twin.lately, twin._closed_rows = self.lately.copy(), self._closed_rows.copy()
         twin.rows = {request: row.copy() for request, row in self.rows.items()}
-        twin._tree, twin._blocks, twin._marks = self._tree.copy(), self._blocks.copy(), self._marks.copy()
+        twin._tree, twin._blocks, twin._marks = tree, self._blocks.copy(), self._marks.copy()
         twin._ghosts, twin._book = self._ghosts.copy(), self._book.copy()
-        return twin
+        yield twin
 
     def check(self) -> list[str]:
         """Violated invariants in words; empty when all is well. Looks at everything, so it is slow."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -140,10 +141,13 @@ class Tree:
             parent = node.id
         return path, matched
 
-    def copy(self) -> Tree:
-        """An independent copy."""
+    def copying(self, step: int) -> Generator[None, None, Tree]:
+        """An independent copy, made ``step`` nodes at a time; the tree must not change meanwhile."""
         twin = Tree(self.block_size, self.strict)
-        twin.nodes = {node.id: node.copy() for node in self.nodes.values()}
+        nodes = iter(self.nodes.items())
+        while part := dict(islice(nodes, step)):
+            twin.nodes.update((id, node.copy()) for id, node in part.items())
+            yield
         twin.counts = self.counts.copy(twin.nodes)
         twin._by_block, twin.evictable, twin.tokens = self._by_block.copy(), self.evictable, self.tokens
         return twin

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from time import perf_counter
 
 from chatkv.engine.stats import EngineStats
 from chatkv.insight.mirror import Mirror
@@ -18,21 +20,28 @@ COPIED_AT_ONCE = 2_000
 """Nodes of a tree that a pause copies before the next frame."""
 HELD_BACK = 20_000
 """Events that a larger tree does not go on with while it is paused, before it is copied after all."""
+SLICE_S = 0.02
+"""How long the screen waits at most for what was held back; the rest comes with later frames."""
+_STEP = 100
+"""Events between two looks at the clock."""
 
 
 class Feed:
     """Owns the mirror. While frozen, a copy of it is shown and the mirror goes on; nothing is lost.
 
     Copying a large tree takes longer than a person waits for a key: it is shown as it is, and what comes
-    is held back until they go on, or until it becomes too much to keep.
+    is held back until they go on, or until it becomes too much to keep. Then it is copied bit by bit, and
+    what was held back is folded bit by bit: whoever draws calls ``go_on`` with every frame.
     """
 
     def __init__(self) -> None:
         self._live = Mirror()
         self._shown: Mirror | None = None
         """What is shown while frozen: a copy, or the mirror itself while ``_held`` is kept from it."""
-        self._held: list[tuple[Sequence[Event], float]] = []
+        self._held: deque[tuple[Sequence[Event], float]] = deque()
+        """Batches that the mirror has not seen yet, and their wall times, in order."""
         self._held_events = 0
+        self._copying: Iterator[Mirror | None] | None = None
         self.dirty = True
         """The mirror changed since the last frame; whoever draws resets it."""
         self.faint: frozenset[int] = frozenset()
@@ -68,14 +77,28 @@ class Feed:
             return
         self._latest = events[-1].seq
         self._notices += [event.reason for event in events if isinstance(event, sched.PinRefused)]
-        if self._shown is not self._live:
+        if self._shown is not self._live and not self._held:
             self._fold(events, wall)
             return
         self._held.append((events, wall))
         self._held_events += len(events)
-        if self._held_events > HELD_BACK:
-            self._shown = self._live.copy()
-            self._fold_held()
+
+    def go_on(self, seconds: float = SLICE_S) -> None:
+        """Do so much of what waits: the copy that a long pause needs, then the events that were held back."""
+        until = perf_counter() + seconds
+        if self._shown is self._live and self._held_events > HELD_BACK:
+            copying = self._copying = self._copying or self._live.copying()
+            while self._shown is self._live and perf_counter() < until:
+                if (twin := next(copying)) is not None:
+                    self._shown, self._copying = twin, None
+                    self.dirty = True
+        while self._held and self._shown is not self._live and perf_counter() < until:
+            events, wall = self._held.popleft()
+            if len(events) > _STEP:
+                self._held.appendleft((events[_STEP:], wall))
+                events = events[:_STEP]
+            self._held_events -= len(events)
+            self._fold(events, wall)
 
     def take_stats(self, stats: EngineStats) -> None:
         """The engine's figures of now."""
@@ -89,7 +112,8 @@ class Feed:
         if frozen != self.frozen:
             small = len(self._live.nodes) <= COPIED_AT_ONCE
             self._shown = None if not frozen else self._live.copy() if small else self._live
-            self._fold_held()
+            self._copying = None
+            self.go_on()
             self.stats = self._stats
             self.dirty = True
 
@@ -139,8 +163,3 @@ class Feed:
         self._recent.extend(events)
         del self._recent[:-KEPT_RECENT]
         self.dirty = True
-
-    def _fold_held(self) -> None:
-        held, self._held, self._held_events = self._held, [], 0
-        for events, wall in held:
-            self._fold(events, wall)

@@ -180,6 +180,7 @@ class MainScreen(SizedScreen):
 
     async def _draw(self) -> None:
         self.catch_up()
+        self.desk.feed.go_on()
         if not self._pace.due() and self.desk.book.running:
             return
         with self._one_frame():

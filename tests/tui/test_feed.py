@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chatkv.engine.stats import Counts, Meter
+from chatkv.insight.mirror import Mirror
 from chatkv.insight.nodes import BlockState
 from chatkv.kvcache.events import Event, EventLog
 from chatkv.kvcache.radix_cache import RadixCache
@@ -41,6 +42,7 @@ def test_a_frozen_picture_stays_and_catches_up(
     for request in (2, 3, 4):
         latest = feed.latest
         run(request)
+        feed.go_on()
         feed.fade(1000.0 * request)
         assert feed.frozen
         assert (feed.mirror.seq, len(feed.mirror.nodes)) == before
@@ -53,6 +55,66 @@ def test_a_frozen_picture_stays_and_catches_up(
     assert feed.take_recent()
     assert feed.mirror.gaps == []
     assert feed.mirror.faults == []
+
+
+def test_a_long_pause_costs_no_frame_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy and what was held back come bit by bit, in order, whenever the picture is let go."""
+    monkeypatch.setattr(feeds, "COPIED_AT_ONCE", 0)
+    monkeypatch.setattr(feeds, "HELD_BACK", 300)
+    now = 0.0
+
+    def tick() -> float:
+        nonlocal now
+        now += 0.01  # each look at the clock: two bits of work a frame
+        return now
+
+    monkeypatch.setattr(feeds, "perf_counter", tick)
+    events: list[Event] = []
+    cache = RadixCache(4000, 4, log=EventLog(events.append))
+    feed, twin = Feed(), Mirror()
+
+    def run(first: int, count: int) -> None:
+        for request in range(first, first + count):
+            prompt = range(request * 100, request * 100 + 9)
+            assert cache.open(request, prompt, session="s") is not None
+            assert cache.grow(request, 9)
+            cache.commit(request, prompt)
+            cache.close(request, "finished")
+        feed.take(tuple(events), 0.0)
+        twin.apply_all(events, 0.0)
+        events.clear()
+
+    def same() -> bool:
+        return feed.mirror.seq == twin.seq == feed.latest and list(feed.mirror.nodes) == list(twin.nodes)
+
+    run(1, 700)
+    assert same()
+    for frames_before_it_goes_on in (0, 1, 3, 90):
+        feed.freeze(True)
+        before = (feed.mirror.seq, list(feed.mirror.nodes))
+        run(len(twin.nodes) + 1000, 100)
+        for _ in range(frames_before_it_goes_on):
+            feed.go_on()
+            run(len(twin.nodes) + 1000, 1)
+            assert (feed.mirror.seq, list(feed.mirror.nodes)) == before
+        feed.freeze(False)
+        frames = 0
+        while not same():
+            feed.go_on()
+            frames += 1
+        assert (frames > 3) == (frames_before_it_goes_on < 90)  # by then the live one had caught up
+        assert feed.mirror.check() == feed.mirror.gaps == []
+    feed.freeze(True)
+    run(5000, 100)
+    feed.freeze(False)
+    feed.freeze(True)  # again, before it has caught up
+    seq = feed.mirror.seq
+    assert seq < feed.latest
+    feed.go_on()
+    assert feed.mirror.seq == seq
+    feed.freeze(False)
+    while not same():
+        feed.go_on()
 
 
 def after_an_eviction() -> Feed:
