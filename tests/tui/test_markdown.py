@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from rich.cells import cell_len
+from time import process_time
 
+import pytest
+from pygments.lexer import Lexer
+from rich.cells import cell_len
+from textual.content import Content
+
+from chatkv.tui.chat.fence import Fence
 from chatkv.tui.chat.markdown import Document
 from chatkv.tui.chat.rows import Laid, stacked
 from chatkv.tui.wrapping import break_between_characters
@@ -156,6 +161,95 @@ def test_code_moves_sideways_and_no_further_than_it_is_wide() -> None:
     assert not fence.scroll(-1)
     assert drawn(fence.lay(12), 99) == [" 0123456789", " ab"]
     assert not fence.too_wide
+
+
+CODE = "".join(
+    f'def f{n}(a):\n    """Says.\n\nMore.\n"""\n    return [{n},\n        \'x\ty\']  # why\n\n'
+    for n in range(40)
+)
+
+
+@pytest.mark.parametrize("step", [7, 997])
+def test_code_that_came_in_pieces_has_the_colours_of_the_whole(step: int) -> None:
+    text = f"```python\n{CODE}```"
+    growing = Document()
+    for at in range(0, len(text), step):
+        growing.append(text[at : at + step])
+        stacked(growing.blocks, 60)
+    now, whole = (stacked(d.blocks, 60).rows for d in (growing, Document(text)))
+    assert [row.text.plain for row in now] == [row.text.plain for row in whole]
+    assert [row.text.spans for row in now] == [row.text.spans for row in whole]
+    assert len({span.style for row in whole for span in row.text.spans}) > 4
+
+
+def test_only_the_last_part_of_long_code_is_highlighted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    real = Fence._highlight
+
+    def counted(fence: Fence, code: str, lexer: Lexer | None) -> tuple[Content, bool]:
+        read.append(code.count("\n"))
+        return real(fence, code, lexer)
+
+    monkeypatch.setattr(Fence, "_highlight", counted)
+    growing = Document(f"```python\n{CODE}")
+    stacked(growing.blocks, 60)
+    read.clear()
+    growing.append("x = 1\n")
+    stacked(growing.blocks, 60)
+    assert sum(read) < 90
+
+
+def test_a_text_that_is_not_closed_yet_is_not_marked_as_wrong() -> None:
+    for rows in (stacked(Document(f"```python\nx = {end}").blocks, 60).rows for end in ("'ab", "$?", "ab")):
+        assert not [span for row in rows for span in row.text.spans if "error" in str(span.style)]
+
+
+def test_code_of_no_language_or_with_endless_lines_is_plain() -> None:
+    for text in ("```\nimport os\n```", "```nonsense\nimport os\n```", f"```py\n{'x = 1; ' * 400}\n```"):
+        (row,) = stacked(Document(text).blocks, 60).rows
+        assert [span.style for span in row.text.spans] == ["$text"]
+
+
+@pytest.mark.parametrize("step", [999, 30_000])
+def test_a_paragraph_that_is_very_long_is_plain_and_all_there(step: int) -> None:
+    text = "".join(f"word{n} **b** 你好 " for n in range(2000)) + "\n\nend"
+    growing = Document()
+    for at in range(0, len(text), step):
+        growing.append(text[at : at + step])
+        stacked(growing.blocks, 40)
+    laid = stacked(growing.blocks, 40)
+    assert drawn(laid, 40) == shown(text)
+    assert laid.lines == [text.split("\n")[0].strip(), "end"]
+    for row in laid.rows:
+        assert laid.lines[row.line][row.x :].startswith(row.text.plain.rstrip())
+        assert row.text.cell_length <= 40
+
+
+HOSTILE = {
+    "spaces": " " * 50_000 + "a",
+    "word in code": "```\n" + "x" * 50_000,
+    "brackets": "[" * 50_000,
+    "links": "[a](" * 12_000,
+    "stars": "*a **b " * 7_000,
+    "addresses": "http://example.org/a " * 2_500,
+    "columns": "\n".join(("| a " * 60 + "|", "|---" * 60 + "|", *["| some words " * 60 + "|"] * 20)),
+    "wide word": "你好" * 25_000,
+    "families": "👩\u200d👩\u200d👧" * 6_000,
+    "marks": "z\u0301\u0302" * 16_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_takes_seconds_to_read_a_little_more(name: str) -> None:
+    """Some of these took half a minute."""
+    document = Document(HOSTILE[name])
+    stacked(document.blocks, 60)
+    start = process_time()
+    for _ in range(4):
+        document.append(" more")
+        laid = stacked(document.blocks, 60)
+    assert process_time() - start < 2
+    assert all(row.indent + row.text.cell_length + row.outdent <= 60 for row in laid.rows)
 
 
 def test_half_of_a_wide_character_leaves_a_blank() -> None:

@@ -11,6 +11,7 @@ from textual.geometry import Offset
 from textual.selection import Selection
 
 from chatkv.chat.store import SessionStore
+from chatkv.tui.chat.fence import Fence
 from chatkv.tui.chat.messages import AnswerView
 from tests.tui.helpers import Bench
 
@@ -155,11 +156,11 @@ async def test_code_is_highlighted_once_for_the_theme_that_there_is(
         store.append(conversation, conversation.append("assistant", f"```py\nx = {number}\n```"))
     read: list[object] = []
 
-    def counted(code: str, *, language: str | None, theme: object) -> Content:
-        read.append((code, theme))
-        return Content(code)
+    def counted(fence: Fence, code: str, lexer: object) -> tuple[Content, bool]:
+        read.append((code, fence._theme))
+        return Content(code), True
 
-    monkeypatch.setattr("chatkv.tui.chat.fence.highlight", counted)
+    monkeypatch.setattr(Fence, "_highlight", counted)
     bench = Bench(tmp_path, theme=theme)
     async with bench.run():
         assert len(read) == 3

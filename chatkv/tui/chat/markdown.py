@@ -7,18 +7,20 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore, linkify
 from markdown_it.token import Token
 from textual.content import Content, Span
 from textual.style import Style
 
 from chatkv.tui.chat.blocks import Heading, List, Quote, Rule
 from chatkv.tui.chat.fence import Fence
-from chatkv.tui.chat.rows import Block, Text
+from chatkv.tui.chat.rows import Block, Long, Text
 from chatkv.tui.chat.table import Table
-from chatkv.tui.chat.wide import Wide
 
 _BULLETS = "•▪‣⭑◦"
 _DEEPEST = 120
+_LONGEST = 8_000
+"""Characters of a paragraph."""
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:", re.MULTILINE)
 _INLINE = {"em": ".inline--em", "strong": ".inline--strong", "s": ".inline--struck"}
 
@@ -27,9 +29,29 @@ _INLINE = {"em": ".inline--em", "strong": ".inline--strong", "s": ".inline--stru
 def parser() -> MarkdownIt:
     """Without HTML: "<think>" or "<b>" in an answer is text, and must not vanish.
 
-    What is nested deeper than ``maxNesting`` does, and a list in a list counts twice.
+    What is nested deeper than ``maxNesting`` does, and a list in a list counts twice; for what stands within
+    a line the usual limit does. A paragraph that is too long to be read for each token is plain text.
     """
-    return MarkdownIt("gfm-like", {"html": False, "maxNesting": _DEEPEST})
+    markdown = MarkdownIt("gfm-like", {"html": False, "maxNesting": _DEEPEST})
+    within = MarkdownIt("gfm-like", {"html": False})
+
+    def read(state: StateCore) -> None:
+        for token in state.tokens:
+            if token.type == "inline":
+                token.children = []
+                if len(token.content) <= _LONGEST:
+                    within.inline.parse(token.content, within, state.env, token.children)
+                else:
+                    token.children.append(Token("text", "", 0, content=token.content))
+
+    def link(state: StateCore) -> None:
+        tokens, state.tokens = state.tokens, [t for t in state.tokens if len(t.content) <= _LONGEST]
+        linkify(state)
+        state.tokens = tokens
+
+    markdown.core.ruler.at("inline", read)
+    markdown.core.ruler.at("linkify", link)
+    return markdown
 
 
 class Document:
@@ -76,7 +98,7 @@ class Document:
             block = known.get(source) or self._reader.block(group)
             if block is None:
                 continue
-            if isinstance(block, Wide) and len(self._sources) < len(before):
+            if len(self._sources) < len(before):
                 block.stay(before[len(self._sources)])
             self.blocks.append(block)
             self._sources.append(source)
@@ -120,6 +142,8 @@ class _Reader:
         first, inside = group[0], group[1:-1]
         match first.type:
             case "paragraph_open":
+                if len(inside[0].content) > _LONGEST and not depth:
+                    return Long(" ".join(inside[0].content.split()))
                 return Text(inline(inside[0]), below=0 if depth else 1)
             case "heading_open":
                 return Heading(inline(inside[0]), int(first.tag[1:]))

@@ -58,6 +58,9 @@ class Block(ABC):
     def lay(self, width: int) -> Laid:
         """In ``width`` cells."""
 
+    def stay(self, before: Block) -> None:  # noqa: B027
+        """It takes the place of ``before``, with more text: what can be kept of that is."""
+
     def scroll(self, cells: int) -> bool:
         """Move what is too wide sideways, from the next ``lay`` on; False where nothing moves."""
         moved = [block.scroll(cells) for block in self.inner]
@@ -81,6 +84,48 @@ class Text(Block):
     def lay(self, width: int) -> Laid:
         """See the base class."""
         return wrapped(self.text, width, self.under)
+
+
+class Long(Block):
+    """A line of very many characters. In pieces: of one that grows only the last is laid out again."""
+
+    below = 1
+    _PIECE = 4_000
+
+    def __init__(self, text: str) -> None:
+        self._pieces: list[str] = []
+        at = 0
+        while len(text) - at > self._PIECE:
+            end = at + self._PIECE
+            end = text.rfind(" ", end - 200, end) + 1 or end
+            self._pieces.append(text[at:end])
+            at = end
+        self._pieces.append(text[at:])
+        self._laid: list[list[Row]] = []
+        """The rows of each piece but the last, in ``_width`` cells."""
+        self._width = 0
+
+    def lay(self, width: int) -> Laid:
+        """See the base class. A piece begins a row."""
+        if width != self._width:
+            self._width, self._laid = width, []
+        for piece in self._pieces[len(self._laid) : -1]:
+            self._laid.append(wrapped(Content(piece), width).rows)
+        rows: list[Row] = []
+        x = 0
+        for piece, laid in zip(
+            self._pieces, [*self._laid, wrapped(Content(self._pieces[-1]), width).rows], strict=True
+        ):
+            rows += [row._replace(x=row.x + x) for row in laid]
+            x += len(piece)
+        return Laid(rows, ["".join(self._pieces)])
+
+    def stay(self, before: Block) -> None:
+        """See the base class."""
+        if isinstance(before, Long):
+            whole = before._pieces[:-1]
+            if self._pieces[: len(whole)] == whole:
+                self._width, self._laid = before._width, before._laid
 
 
 def wrapped(text: Content, width: int, under: Classes = ()) -> Laid:

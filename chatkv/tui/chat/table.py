@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from textual.content import Content
+from textual.content import Content, Span
 
-from chatkv.tui.chat.rows import Laid
+from chatkv.tui.chat.rows import Block, Laid
 from chatkv.tui.chat.wide import Wide
 
 LINE = ".table--line"
+_EMPTY = Content("")
 _EDGES = {"top": ("┌", "┬", "┐"), "between": ("├", "┼", "┤"), "bottom": ("└", "┴", "┘")}
 _LEAST = 6
 """Cells that a column of more text has at least: narrower ones could not be read."""
@@ -33,6 +34,8 @@ class Table(Wide):
         ]
         self._drawn: tuple[list[int], list[Content]] = ([], [])
         """Its lines, and the widths of columns they were made for."""
+        self._known: tuple[list[int], dict[tuple[object, ...], list[Content]]] = ([], {})
+        """Widths of columns, and the lines that a row has with them."""
 
     def lay(self, width: int) -> Laid:
         """See the base class. What is seen is what is copied: each row is a line."""
@@ -45,12 +48,22 @@ class Table(Wide):
         return self.lay_all(lines)
 
     def _made(self, widths: list[int]) -> list[Content]:
+        between = _edge("between", widths)
+        known, self._known = self._known if self._known[0] == widths else (widths, {}), (widths, {})
         lines = [_edge("top", widths)]
         for number, row in enumerate(self._rows):
             if number:
-                lines.append(_edge("between", widths))
-            lines += self._row(row, widths)
+                lines.append(between)
+            key = tuple((cell.plain, *cell.spans) for cell in row)
+            self._known[1][key] = known[1].get(key) or self._row(row, widths)
+            lines += self._known[1][key]
         return [*lines, _edge("bottom", widths)]
+
+    def stay(self, before: Block) -> None:
+        """See the base class. Rows that are as they were are not laid out again."""
+        super().stay(before)
+        if isinstance(before, Table):
+            self._known = before._known
 
     def _widths(self, width: int) -> list[int]:
         """Cells for the text of each column: two blanks and a line more are drawn."""
@@ -70,16 +83,20 @@ class Table(Wide):
 
     def _row(self, cells: Sequence[Content], widths: Sequence[int]) -> list[Content]:
         parts = [cell.wrap(width) for cell, width in zip(cells, widths, strict=True)]
-        line = Content.assemble(("│", LINE))
         out = []
         for at in range(max(map(len, parts), default=0)):
-            text = line
+            # Put together once: adding one to the other copies the row for each of its columns.
+            texts, spans, length = ["│"], [Span(0, 1, LINE)], 1
             for column, part in enumerate(parts):
-                cell = part[at] if at < len(part) else Content("")
+                cell = part[at] if at < len(part) else _EMPTY
                 free = widths[column] - cell.cell_length
                 left = {"right": free, "center": free // 2}.get(self._ends[column], 0)
-                text = text + " " * (1 + left) + cell + " " * (free - left + 1) + line
-            out.append(text)
+                before = length + 1 + left
+                spans += [Span(before + s.start, before + s.end, s.style) for s in cell.spans]
+                texts.append(f"{' ' * (1 + left)}{cell.plain}{' ' * (free - left + 1)}│")
+                length += len(texts[-1])
+                spans.append(Span(length - 1, length, LINE))
+            out.append(Content("".join(texts), spans))
         return out
 
 

@@ -77,7 +77,7 @@ class Wide(Block):
         return self._widest > self._width
 
     def stay(self, before: Block) -> None:
-        """Moved as far as ``before``, which it takes the place of, with more text."""
+        """See the base class. It is moved as far."""
         if isinstance(before, Wide):
             self._left = before._left
 
