@@ -67,8 +67,9 @@ class EngineStats:
     unfilled_slots: int
     """Slots in blocks of running requests that hold no token: what paging wastes, under a block a request."""
     saved_s: float | None
-    """Seconds that reuse saved so far, estimated: ``reused_tokens`` times what one more token in a step
-    costs (the slope of a line through tokens and seconds of the latest steps); None before it is known."""
+    """Seconds that reuse saved so far, estimated: reused tokens times what one more token in a step cost
+    when they were reused (the slope of a line through tokens and seconds of the latest steps); it never gets
+    less. None before that is known."""
 
     @property
     def hit_rate(self) -> float:
@@ -106,6 +107,9 @@ class Meter:
         self._ttfts: deque[float] = deque(maxlen=TTFTS_KEPT)
         self._gaps: deque[float] = deque(maxlen=GAPS_KEPT)
         self._prompt = self._reused = 0
+        self._saved: float | None = None
+        self._unpriced = 0
+        """Reused tokens of which is not known yet what they would have cost."""
 
     def step(self, prefill: int, decode: int, seconds: float) -> None:
         """A step computed ``prefill`` tokens of prompts and ``decode`` of answers."""
@@ -117,6 +121,7 @@ class Meter:
         self._ttfts.append(ttft_s)
         self._prompt += prompt_tokens
         self._reused += cached
+        self._unpriced += cached
         self._changed = True
 
     def gap(self, seconds: float) -> None:
@@ -137,7 +142,7 @@ class Meter:
 
     def stats(self, counts: Counts) -> EngineStats:
         """The figures now."""
-        cost = self._cost()
+        self._price()
         return EngineStats(
             waiting=counts.waiting,
             running=counts.running,
@@ -151,8 +156,16 @@ class Meter:
             blocks_cached=counts.blocks_cached,
             blocks_free=counts.blocks_free,
             unfilled_slots=counts.unfilled_slots,
-            saved_s=None if cost is None else cost * self._reused,
+            saved_s=self._saved,
         )
+
+    def _price(self) -> None:
+        """Now, while steps like theirs are the latest: later ones say what answers cost."""
+        if self._unpriced or self._saved is None:
+            cost = self._cost()
+            if cost is not None:
+                self._saved = (self._saved or 0.0) + cost * self._unpriced
+                self._unpriced = 0
 
     def _cost(self) -> float | None:
         """Seconds that one more token adds to a step: the slope of the line with the least squares.
@@ -160,7 +173,7 @@ class Meter:
         The speed of prefill steps would not do: where most is cached, they are short, and what a step
         costs anyway would count as the price of their few tokens.
         """
-        if len(self._steps) < FEWEST_STEPS:
+        if len(self._steps) < FEWEST_STEPS or not any(prefill for prefill, *_ in self._steps):
             return None
         sizes = [prefill + decode for prefill, decode, _ in self._steps]
         mean_size = sum(sizes) / len(sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chatkv.engine.messages import EngineStats
-from chatkv.engine.stats import EVERY_S, GAPS_KEPT, TTFTS_KEPT, Counts, Meter, Percentiles
+from chatkv.engine.stats import EVERY_S, GAPS_KEPT, STEPS_KEPT, TTFTS_KEPT, Counts, Meter, Percentiles
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig
 
@@ -51,6 +51,26 @@ def test_speeds_apart_and_what_reuse_saved() -> None:
     assert stats.prefill_tps == pytest.approx(150 / (0.210 + 0.114))
     assert stats.decode_tps == pytest.approx(5 / (0.012 + 0.014 + 0.114))
     assert stats.saved_s == pytest.approx(300 * 0.002)
+
+
+def test_what_was_saved_never_gets_less_and_waits_until_its_price_is_known() -> None:
+    meter = Meter()
+    meter.began(400, 100, 0.5)
+    for decode in (1, 2) * 10:
+        meter.step(0, decode, 0.010 + 0.050 * decode)  # one answer more is not one prompt token more
+    assert meter.stats(NOW).saved_s is None
+    meter = Meter()
+    meter.began(400, 100, 0.5)
+    for prefill in (100, 50) * 5:
+        meter.step(prefill, 0, 0.010 + 0.002 * prefill)
+    assert meter.stats(NOW).saved_s == pytest.approx(100 * 0.002)
+    for decode in (1, 2) * STEPS_KEPT:
+        meter.step(0, decode, 0.010)
+    assert meter.stats(NOW).saved_s == pytest.approx(100 * 0.002)
+    meter.began(400, 10, 0.5)
+    for prefill in (100, 50) * STEPS_KEPT:
+        meter.step(prefill, 0, 0.010 + 0.001 * prefill)
+    assert meter.stats(NOW).saved_s == pytest.approx(100 * 0.002 + 10 * 0.001)
 
 
 def test_steps_of_one_size_tell_no_cost() -> None:
