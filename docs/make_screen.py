@@ -6,6 +6,7 @@ python docs/make_screen.py [FILE.svg] [WIDTHxHEIGHT]   (default docs/screen.svg,
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.engine.thread import Engine
 from chatkv.tui.app import ChatkvApp
+from chatkv.tui.themes import DEFAULT_THEME
 
 SYSTEM = "You are a patient tutor. You answer in one or two short sentences, in plain words."
 QUESTIONS = {
@@ -34,7 +36,9 @@ async def draw(path: Path, size: tuple[int, int], folder: Path) -> None:
     def engine(listener: Callable[[EngineMessage], None]) -> Engine:
         return Engine(EngineConfig(num_blocks=64), listener)
 
-    app = ChatkvApp(engine, store, sampling=Sampling(max_tokens=60), pictures=folder / "snapshots")
+    app = ChatkvApp(
+        engine, store, sampling=Sampling(max_tokens=400), theme=DEFAULT_THEME, pictures=folder / "snapshots"
+    )
     async with app.run_test(size=size) as pilot:
 
         async def until(done: Callable[[], bool]) -> None:
@@ -58,11 +62,11 @@ async def draw(path: Path, size: tuple[int, int], folder: Path) -> None:
         await until(lambda: app.screen is not app.main)
         await pilot.press("enter")
         await until(lambda: app.screen is app.main)
-        await ask("And how does a cache use one?")
+        await ask("Where are they used?")
         session = app.book.current
         await until(lambda: session.running is None or len(session.running.text) > 80)
         app.clear_notifications()
-        await pilot.pause(0.3)
+        await pilot.pause(0.1)
         app.save_screenshot(path.name, str(path.parent))
         await pilot.press("escape")
         app.desk.close(1)
@@ -70,6 +74,8 @@ async def draw(path: Path, size: tuple[int, int], folder: Path) -> None:
 
 def main() -> None:
     """Read the arguments and draw."""
+    os.environ["COLORTERM"] = "truecolor"  # the theme's own colours, whatever this terminal has
+    os.environ.pop("NO_COLOR", None)
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/screen.svg")
     width, _, height = (sys.argv[2] if len(sys.argv) > 2 else "120x36").partition("x")
     with tempfile.TemporaryDirectory() as folder:
