@@ -126,6 +126,8 @@ async def test_keys_move_code_that_is_too_wide_and_its_edge_says_so(tmp_path: Pa
         # Of the selected message alone.
         await bench.press("K", "l")
         assert bench.screen_text.count('print("xx') == 1
+        await bench.press("h", "K", "l")
+        assert bench.screen_text.count('print("xx') == 0, "a question has none: all in sight"
 
 
 async def test_nothing_is_drawn_anew_that_has_not_changed(tmp_path: Path) -> None:

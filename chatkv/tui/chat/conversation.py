@@ -362,11 +362,11 @@ class ConversationView(VerticalScroll):
             self.notify(f"nothing was thought {said}", markup=False)
 
     def action_sideways(self, by: int) -> None:
-        """Move code and tables that are too wide, of the selected message, else of all in sight."""
-        for view in self._views if self._live is None else [*self._views, self._live]:
-            chosen = view.message_id == self.selected if self.selected else self.can_view_partial(view)
-            if chosen and view.too_wide:
-                view.move_sideways(by * max(1, self.size.width // 3))
+        """Move code and tables that are too wide: those of the selected message, else all in sight."""
+        wide = [view for view in (*self._views, self._live) if view is not None and view.too_wide]
+        chosen = [view for view in wide if view.message_id == self.selected] if self.selected else []
+        for view in chosen or filter(self.can_view_partial, wide):
+            view.move_sideways(by * max(1, self.size.width // 3))
 
     async def _sync_notice(self) -> None:
         if self._notice is self.session.notice:
