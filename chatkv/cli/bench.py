@@ -20,8 +20,8 @@ from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import CACHES, MAX_BLOCK_SIZE, EngineConfig
-from chatkv.errors import ChatkvError, UsageError
+from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
+from chatkv.errors import ChatkvError
 
 _DEFAULT = EngineConfig()
 _LOAD = Workload()
@@ -35,12 +35,22 @@ def chats(
     model: choices.Model = _DEFAULT.model,
     cache: choices.Caches = "radix,none",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cache; medians are shown.")] = 1,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions talking at once.")] = _LOAD.sessions,
-    turns: Annotated[int, typer.Option(min=1, help="Turns a session.")] = _LOAD.turns,
-    groups: Annotated[int, typer.Option(min=1, help="Different system prompts.")] = _LOAD.groups,
-    system_words: Annotated[int, typer.Option(min=1, help="Words in a system prompt.")] = _LOAD.system_words,
-    user_words: Annotated[int, typer.Option(min=1, help="Words in a question.")] = _LOAD.user_words,
-    answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = _LOAD.answer_tokens,
+    sessions: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Sessions talking at once.")
+    ] = _LOAD.sessions,
+    turns: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Turns a session.")] = _LOAD.turns,
+    groups: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Different system prompts.")
+    ] = _LOAD.groups,
+    system_words: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Words in a system prompt.")
+    ] = _LOAD.system_words,
+    user_words: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Words in a question.")
+    ] = _LOAD.user_words,
+    answer_tokens: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Tokens in an answer.")
+    ] = _LOAD.answer_tokens,
     seed: Annotated[int, typer.Option(min=0, help="Of the words, and of what is sampled.")] = _LOAD.seed,
     device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
@@ -49,11 +59,11 @@ def chats(
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
     kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
     num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
-    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
     policy: choices.Policy = _DEFAULT.policy,
-    max_overtaken: Annotated[int, typer.Option(min=0)] = _DEFAULT.max_overtaken,
+    max_overtaken: Annotated[int, typer.Option(min=0, max=choices.MOST)] = _DEFAULT.max_overtaken,
     admission: choices.Admission = _DEFAULT.admission,
-    max_running: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_running,
+    max_running: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_running,
     strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
     json_out: choices.JsonOut = None,
     temperature: options.Temperature = 0.0,
@@ -77,10 +87,6 @@ def chats(
     from chatkv.bench.worker import run_in_turn
 
     names = [name.strip() for name in cache.split(",")]
-    if unknown := [name for name in names if name not in CACHES]:
-        raise UsageError(f"--cache takes {', '.join(CACHES)} separated by commas, not {unknown[0]!r}")
-    if len(set(names)) < len(names):
-        raise UsageError(f"--cache names a cache twice: {cache}")
     with naming_the_file(context, "model"):
         check_model(model)
     workload = Workload(sessions, turns, groups, system_words, user_words, answer_tokens, seed).validate()

@@ -11,7 +11,7 @@ import typer
 
 from chatkv.cli import choices
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
-from chatkv.errors import ChatkvError, UsageError
+from chatkv.errors import ChatkvError
 
 if TYPE_CHECKING:
     from chatkv.bench.cache_bench import ChatRun
@@ -27,7 +27,7 @@ Runs = dict[tuple[Case, str], "list[ChatRun]"]
 def cache(
     cache: Annotated[
         str,
-        typer.Option(metavar="|".join(OWN), help="Which of ours; hash at blocks of 16 tokens only."),
+        choices.choice(OWN, "Which of ours; hash at blocks of 16 tokens only."),
     ] = "radix",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Passes of each, in turn; medians.")] = 3,
     json_out: choices.JsonOut = None,
@@ -39,8 +39,6 @@ def cache(
     """
     from chatkv.bench import cache_bench, sglang_peer
 
-    if cache not in OWN:
-        raise UsageError(f"--cache must be one of {', '.join(OWN)}, got {cache!r}")
     check_target(json_out)
     names = [cache, "sglang"]
     if sglang_peer.installed() is None:

@@ -26,10 +26,13 @@ def gpu(
         str, typer.Option(metavar="N,…", help="How many requests decode at once, a measurement each.")
     ] = "1,8,64",
     kv_tokens: Annotated[
-        int, typer.Option("--context", min=1, help="Tokens of each when its decoding begins.")
+        int,
+        typer.Option("--context", min=1, max=choices.MOST, help="Tokens of each when its decoding begins."),
     ] = 512,
-    steps: Annotated[int, typer.Option(min=1, help="Decode steps that are timed.")] = 64,
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompts that are timed.")] = 1024,
+    steps: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Decode steps that are timed.")] = 64,
+    prompt: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Tokens of the prompts that are timed.")
+    ] = 1024,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="How many such prompts.")] = 3,
     device: choices.Device = "cuda",
     dtype: choices.Dtype = _DEFAULT.dtype,
@@ -37,7 +40,7 @@ def gpu(
     cuda_graphs: choices.CudaGraphs = True,
     threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
-    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
     json_out: choices.JsonOut = None,
 ) -> None:
     """Decode and prefill of one device: tok/s, TTFT, share of the memory's bandwidth, the engine's own time.
@@ -61,8 +64,6 @@ def gpu(
         raise UsageError(
             f"--batch {batch} needs --max-batch-tokens of at least {least}, got {max_batch_tokens}"
         )
-    if shape is not None and shape not in choices.SHAPES:
-        raise UsageError(f"--shape must be one of {', '.join(choices.SHAPES)}, got {shape!r}")
     if shape is None:
         with naming_the_file(context, "model"):
             check_model(model)

@@ -27,16 +27,20 @@ def queue(
         str, typer.Option(metavar="N,…", help="Which bounds to compare; 0: no aging.")
     ] = f"0,{MAX_OVERTAKEN}",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each; medians are shown.")] = 1,
-    requests: Annotated[int, typer.Option(min=1, help="Prompts in all.")] = 300,
-    clients: Annotated[int, typer.Option(min=1, help="How many ask at once, each again and again.")] = 24,
+    requests: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Prompts in all.")] = 300,
+    clients: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="How many ask at once, each again and again.")
+    ] = 24,
     cold_percent: Annotated[int, typer.Option(min=1, max=99, help="Prompts unlike any other.")] = 5,
-    groups: Annotated[int, typer.Option(min=1, help="Texts that hot prompts begin with.")] = 2,
-    prefix_words: Annotated[int, typer.Option(min=1, help="Words in such a text.")] = 150,
-    user_words: Annotated[int, typer.Option(min=1, help="Words after it.")] = 8,
-    answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an answer.")] = 8,
+    groups: Annotated[
+        int, typer.Option(min=1, max=choices.MOST, help="Texts that hot prompts begin with.")
+    ] = 2,
+    prefix_words: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Words in such a text.")] = 150,
+    user_words: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Words after it.")] = 8,
+    answer_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Tokens in an answer.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Of the words.")] = 0,
-    max_running: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 8,
-    max_batch_tokens: Annotated[int, typer.Option(min=1)] = _DEFAULT.max_batch_tokens,
+    max_running: Annotated[int, typer.Option(min=1, max=choices.MOST, help="Requests that run at once.")] = 8,
+    max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
     admission: choices.Admission = _DEFAULT.admission,
     cache: choices.Cache = _DEFAULT.cache,
     block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,

@@ -11,10 +11,8 @@ import typer
 from chatkv.cli import choices
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.cli.sizes import MAX_BLOCKS
-from chatkv.engine.config import CACHES, GRAINS
 from chatkv.errors import UsageError
-from chatkv.kvcache.eviction import STRATEGIES
-from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN, POLICIES
+from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN
 
 
 def trace(
@@ -25,7 +23,8 @@ def trace(
         typer.Option(min=1, max=MAX_BLOCKS, help="Blocks in the pool; default: enough for the whole trace."),
     ] = None,
     block_size: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a block; default 16. Mooncake's blocks have 512.")
+        int | None,
+        typer.Option(min=1, max=choices.MOST, help="Tokens a block; default 16. Mooncake's blocks have 512."),
     ] = None,
     evict_grain: choices.EvictGrain = "node",
     eviction: choices.Eviction = "lru",
@@ -34,10 +33,18 @@ def trace(
     ] = False,
     policy: choices.Policy = "fcfs",
     window: Annotated[
-        int, typer.Option(min=1, help=f"Waiting requests that the policy sees; lpm: at most {MATCH_LIMIT}.")
+        int,
+        typer.Option(
+            min=1,
+            max=choices.MOST,
+            help=f"Waiting requests that the policy sees; lpm: at most {MATCH_LIMIT}.",
+        ),
     ] = 64,
     max_overtaken: Annotated[
-        int, typer.Option(min=0, help="How often a waiting request may be overtaken; 0: no bound.")
+        int,
+        typer.Option(
+            min=0, max=choices.MOST, help="How often a waiting request may be overtaken; 0: no bound."
+        ),
     ] = MAX_OVERTAKEN,
     json_out: choices.JsonOut = None,
 ) -> None:
@@ -51,16 +58,9 @@ def trace(
     from chatkv.kvcache.kinds import make_cache
     from chatkv.scheduler.waiting import WaitingQueue
 
-    for option, value, allowed in (
-        ("--cache", cache, CACHES),
-        ("--evict-grain", evict_grain, GRAINS),
-        ("--eviction", eviction, tuple(STRATEGIES)),
-        ("--policy", policy, POLICIES),
-    ):
-        if value not in allowed:
-            raise UsageError(f"{option} must be one of {', '.join(allowed)}, got {value!r}")
     if cache == "hash" and eviction != "lru":
         raise UsageError("--cache hash evicts in the order of its queue: --eviction must be lru")
+    check_target(json_out)
     scale = scale_of(file)
     if scale == MOONCAKE_BLOCK:
         if block_size not in (None, MOONCAKE_BLOCK):
@@ -72,7 +72,6 @@ def trace(
     core = make_cache(
         cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
     )
-    check_target(json_out)
     with progress_bar() as advance:
         result = run_trace(
             core,

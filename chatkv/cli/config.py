@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from chatkv.errors import ChatkvError
+from chatkv.errors import ChatkvError, UsageError
 from chatkv.text import one_line
 
 _EXAMPLES = {
@@ -44,6 +44,8 @@ def config(
     """Show where things are kept, and every setting with its value and where it comes from."""
     from chatkv.cli.settings import load, settings_path
 
+    if path + init + keys > 1:
+        raise UsageError("give one of --path, --init and --keys")
     if path:
         print(settings_path())
         return
@@ -57,6 +59,14 @@ def config(
     _print_folders()
     print()
     settings = load()
+    if "model" in settings.values:
+        # Else it is said where it is needed: a command line may name another one.
+        from chatkv.cli.models import check_model
+
+        try:
+            check_model(str(settings.values["model"]))
+        except ChatkvError as error:
+            raise UsageError(f"{settings.path}: [run] model: {error}") from None
     _print_settings(settings.values, settings.keys)
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chatkv.cli import choices
+from chatkv.errors import UsageError
 
 if TYPE_CHECKING:
     from chatkv.engine.compute_cpu import Auto
 
 
 def doctor(
+    context: typer.Context,
     compile: Annotated[
         bool, typer.Option("--compile", help="Compile FlashInfer's kernels for a model now, and try them.")
     ] = False,
@@ -28,6 +30,9 @@ def doctor(
         check_model(model)
         compile_kernels(model, device)
         return
+    sources = (context.get_parameter_source(name) for name in ("model", "device"))
+    if any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        raise UsageError("--model and --device say what --compile compiles: add it")
     import torch
 
     from chatkv import __version__

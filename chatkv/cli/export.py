@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from chatkv.cli.completion import one_of
+from chatkv.cli.choices import choice
 
 _BY_SUFFIX = {".svg": "svg", ".json": "json"}
 
@@ -16,12 +16,7 @@ def export(
     snapshot: Annotated[Path, typer.Argument(help="A snapshot file that the chat's export key wrote.")],
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="svg|text|json",
-            help="Default: by the name of the output file, else text.",
-            autocompletion=one_of(("svg", "text", "json")),
-        ),
+        choice(("svg", "text", "json"), "Default: by the name of the output file, else text."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")

@@ -7,13 +7,15 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NoReturn
 
-from chatkv.errors import ChatkvError
+from chatkv.errors import ChatkvError, UsageError
 from chatkv.text import one_line
 
 INTERRUPTED = 130
 _LINE_LIMIT = 2000
+_PATHS = ("--sessions", "--record-screen", "--output", "-o", "--json", "--svg")
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -32,6 +34,7 @@ def invoke(arguments: Sequence[str]) -> int:
         from chatkv.cli.completion import VARIABLE
         from chatkv.cli.defaults import Defaults
 
+        _refuse_blank_paths(arguments)
         asks_help = not {"-h", "--help"}.isdisjoint(arguments)
         completes = VARIABLE in os.environ
         code = app(
@@ -61,6 +64,15 @@ def invoke(arguments: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "chatkv"
         return tell(f"{format_message().rstrip('.')}; see {command} --help", 2)
+
+
+def _refuse_blank_paths(arguments: Sequence[str]) -> None:
+    """A path that is empty would be the current folder: most likely a variable that is not set."""
+    for before, given in pairwise(("", *arguments)):
+        option, equals, value = given.partition("=")
+        option, value = (option, value) if equals else (before, given)
+        if option in _PATHS and not value.strip():
+            raise UsageError(f"{option} takes a path, and what is given is empty")
 
 
 def tell(message: str, code: int) -> int:

@@ -32,7 +32,11 @@ def run(
     model: choices.Model = _DEFAULT.model,
     sessions: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where the sessions are kept; default: your data folder."),
+        typer.Option(
+            metavar="DIR",
+            help="Where the sessions are kept; default: your data folder.",
+            callback=choices.folder,
+        ),
     ] = None,
     save: Annotated[
         bool,
@@ -67,12 +71,13 @@ def run(
         int | None,
         typer.Option(
             min=1,
+            max=choices.MOST,
             help="Tokens a conversation may have; default: the model's.",
             rich_help_panel=MEMORY,
         ),
     ] = None,
     max_batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens a step may compute.", rich_help_panel=MEMORY)
+        int, typer.Option(min=1, max=choices.MOST, help="Tokens a step may compute.", rich_help_panel=MEMORY)
     ] = _DEFAULT.max_batch_tokens,
     cache: choices.Cache = _DEFAULT.cache,
     eviction: choices.Eviction = _DEFAULT.eviction,
@@ -86,13 +91,14 @@ def run(
         ),
     ] = False,
     max_running: Annotated[
-        int, typer.Option(min=1, help="Requests that run at once.", rich_help_panel=QUEUE)
+        int, typer.Option(min=1, max=choices.MOST, help="Requests that run at once.", rich_help_panel=QUEUE)
     ] = _DEFAULT.max_running,
     policy: choices.Policy = _DEFAULT.policy,
     max_overtaken: Annotated[
         int,
         typer.Option(
             min=0,
+            max=choices.MOST,
             help="How often a waiting request may be overtaken; 0: no bound.",
             rich_help_panel=QUEUE,
         ),
@@ -125,7 +131,10 @@ def run(
     web_host: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST", help="Who may come: 127.0.0.1, this machine alone.", rich_help_panel=_BROWSER
+            metavar="HOST",
+            help="Who may come: 127.0.0.1, this machine alone.",
+            rich_help_panel=_BROWSER,
+            callback=choices.host,
         ),
     ] = None,
     web_port: Annotated[
@@ -178,7 +187,6 @@ def run(
             max_tokens=max_tokens,
             seed=seed,
         )
-        _check_theme(theme)
     with naming_the_file(context, "model"):
         check_model(model)
     typed = [name for name in ("web_host", "web_port") if not from_file(context, name)]
@@ -258,21 +266,3 @@ def _log_to_file() -> None:
     logging.getLogger("chatkv").addHandler(handler)
     logging.getLogger("chatkv").setLevel(logging.INFO)
     logging.getLogger("chatkv").propagate = False
-
-
-def _check_theme(name: str | None) -> None:
-    if name is None:
-        return
-    from chatkv.text import nearest
-    from chatkv.tui.themes import load_themes, theme_names
-
-    known = theme_names()
-    if name not in known:
-        faults = load_themes()[1]
-        # A file that bears the name is what is meant.
-        if own := [problem for problem in faults if problem.path.stem == name]:
-            raise UsageError(f"--theme {name!r} can't be had: {own[0]}")
-        others = "".join(f"; {problem}" for problem in faults)
-        raise UsageError(
-            f"--theme {name!r} is not known{nearest(name, known)}; there are {', '.join(known)}{others}"
-        )

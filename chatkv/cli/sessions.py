@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from chatkv.cli import completion
+from chatkv.cli import choices, completion
+from chatkv.errors import ChatkvError
 
 if TYPE_CHECKING:
     from chatkv.chat.store import SessionStore
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List the sessions; export and import conversations.")
 
 Folder = Annotated[
-    Path | None, typer.Option("--sessions", metavar="DIR", help="The folder; default: your data folder.")
+    Path | None,
+    typer.Option(
+        "--sessions", metavar="DIR", help="The folder; default: your data folder.", callback=choices.folder
+    ),
 ]
 
 
@@ -38,6 +42,8 @@ def listing(
     from chatkv.cli.output import print_table
 
     store = _store(folder)
+    if folder is not None and not examples and not store.folder.is_dir():
+        raise ChatkvError(f"there is no folder {store.folder}")
     found, problems = (store.examples(), []) if examples else store.load_all()
     rows = [
         (conv.id, conv.name, str(len(conv.messages)), f"{_local(conv.created):%Y-%m-%d %H:%M}")
@@ -61,12 +67,7 @@ def export(
     ],
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="md|json",
-            help="Default: by the output file's name, else md.",
-            autocompletion=completion.one_of(("md", "json")),
-        ),
+        choices.choice(("md", "json"), "Default: by the output file's name, else md."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
@@ -109,7 +110,6 @@ def _store(folder: Path | None) -> SessionStore:
 
 
 def _find(store: SessionStore, wanted: str) -> Conversation:
-    from chatkv.errors import ChatkvError
     from chatkv.text import one_line
 
     found, _ = store.load_all()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_t
 
 from typer.models import OptionInfo
 
+from chatkv.cli import choices
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.paths import config_dir
 from chatkv.text import nearest, one_line
@@ -25,6 +26,11 @@ MAX_BYTES = 1 << 20
 TABLES = ("run", "sampling", "keys")
 NOT_KEPT = frozenset({"web", "record_screen", "tour"})
 """Options that are asked for each time."""
+_CHECKS: Mapping[str, Callable[[str], None]] = {
+    "theme": choices.check_theme,
+    "sessions": lambda value: choices.check_folder("--sessions", Path(value)),
+    "web_host": lambda value: choices.check_host("--web-host", value),
+}
 _KINDS = {
     int: "a whole number",
     float: "a number",
@@ -131,7 +137,8 @@ def _checked(path: Path, tables: Mapping[str, Any]) -> Settings:
             where = f"{path}: [{table}] {one_line(name, 60)}"
             setting = known().get(_snake(name))
             if setting is None:
-                raise UsageError(f"{where}: there is no such setting{nearest(_snake(name), known())}")
+                near = nearest(_snake(name), known()) or "; chatkv config lists them"
+                raise UsageError(f"{where}: there is no such setting{near}")
             if setting.table != table:
                 raise UsageError(f"{where}: belongs under [{setting.table}]")
             if setting.name in values:
@@ -182,6 +189,8 @@ def _refuse_unworkable(path: Path, values: Mapping[str, object]) -> None:
         setting = known()[name]
         alone: dict[str, Any] = {"strict" if name == "strict_blocks" else name: value}
         try:
+            if name in _CHECKS:
+                _CHECKS[name](str(value))
             if name == "kv_memory":
                 alone = {name: parse_size(str(value), "kv_memory")}
             if setting.table == "sampling":

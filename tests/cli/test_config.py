@@ -129,6 +129,14 @@ def test_without_a_file_all_is_as_built_in(opened: list[tuple[Any, ...]], tmp_pa
         ("[run]\nmodel = ''", "[run] model: can't be ''"),
         ("[run]\nsessions = ' '", "[run] sessions: can't be ' '"),
         ('[run]\nsessions = "a\\u0000b"', "[run] sessions: can't be"),
+        (
+            "[run]\ntheme = 'nosuch'",
+            "[run] theme: 'nosuch' is not known; there are chatkv-contrast, chatkv-d",
+        ),
+        ("[run]\nsessions = 'config.toml'", "[run] sessions: takes a folder, and"),
+        ("[run]\nweb_host = 'http://x'", "[run] web_host: takes a host's name or address alone"),
+        ("[run]\nmax_running = 99999999999", "[run] max_running: must be at most"),
+        ("[run]\nxyzzy = 4", "[run] xyzzy: there is no such setting; chatkv config lists them"),
         ('[sampling]\nstop = ["\\u0000"]', "[sampling] stop: can't be"),
         ("[run]\nnum-blocks = 4\nnum_blocks = 8", "[run] num_blocks: is there twice, with - and with _"),
         ("[run]\nkv_memory = '12parsecs'", "[run] kv_memory: '12parsecs' is not a size"),
@@ -164,6 +172,13 @@ def test_what_is_wrong_is_one_line_with_file_and_setting(
     assert opened == []
 
 
+def test_config_says_that_there_is_no_such_model(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("[run]\nmodel = 'nosuch'")
+    assert invoke(["config"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"chatkv: {path}: [run] model: unknown model 'nosuch'; known: smollm2-135m")
+
+
 def test_bytes_that_are_no_text_and_a_folder_in_its_place(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,7 +198,6 @@ def test_bytes_that_are_no_text_and_a_folder_in_its_place(
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ("[run]\ntheme = 'nosuch'", "run", "theme is set in"),
         ("[run]\nmodel = 'nosuch'", "run", "model is set in"),
         ("[run]\nmodel = './nosuch.gguf'", "run", "config/nosuch"),
         ("[run]\neviction = 'lfu'", "run --cache hash", "eviction is set in"),
