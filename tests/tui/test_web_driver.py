@@ -105,6 +105,18 @@ async def test_it_ends_as_with_ctrl_q(how: str, tmp_path: Path, monkeypatch: pyt
     assert end.read_text() == "quit with 'a'"
 
 
+def test_a_key_that_browsers_keep_is_not_the_only_one() -> None:
+    own = {"new": ("ctrl+n",), "rename": ("f11",), "fork": ("ctrl+t",), "search": ("alt+t",)}
+    assert for_browsers({**own, "picker.sort": ()}) == {
+        "new": ("alt+n", "ctrl+n"),
+        "rename": ("alt+f11", "f11"),
+        "fork": ("ctrl+t",),  # alt+t is taken
+        "search": ("alt+t",),
+        "picker.sort": (),
+        "quit": ("alt+q", "ctrl+q"),
+    }
+
+
 async def test_what_a_browser_keeps_has_other_keys_and_the_help_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,12 @@ PLACES = {
 }
 """Where a key can act, beside ``main`` (all panes and the prompt) and ``all`` (dialogs too)."""
 
-BROWSERS = frozenset(("ctrl+n", "ctrl+t", "ctrl+w", "ctrl+q"))
-"""Keys that no page in a browser is given: they open and close windows."""
+BROWSERS = frozenset(
+    [f"ctrl+{key}" for key in ("n", "t", "w", "q", "tab", "pageup", "pagedown")]
+    + [f"ctrl+shift+{key}" for key in ("n", "t", "w", "q", "p", "tab")]
+    + ["f11"]
+)
+"""Keys that a page in a browser is not sure to be given: they open, close and change windows."""
 
 PANES = ("prompt", "chat", "tree", "map", "table", "events", "queue", "node", "metrics", "list")
 """Those of the main screen."""

@@ -28,13 +28,21 @@ def use(keymap: Keymap) -> None:
 
 
 def for_browsers(keymap: Keymap) -> Keymap:
-    """``keymap`` with the keys that arrive there before those that browsers keep: those are what is shown."""
+    """``keymap`` with the keys that arrive there before those that browsers keep: those are what is shown.
+
+    Where a person has only such a key for an action, alt makes one that arrives, unless it is taken.
+    """
+    keys_of = {id: keymap.get(id, tuple(action.keys.split(","))) for id, action in ACTIONS.items()}
+    taken = {key for keys in keys_of.values() for key in keys}
     ordered = dict(keymap)
-    for id, action in ACTIONS.items():
-        keys = keymap.get(id, tuple(action.keys.split(",")))
+    for id, keys in keys_of.items():
         kept = tuple(key for key in keys if key in BROWSERS)
-        if kept and len(kept) < len(keys):
-            ordered[id] = tuple(key for key in keys if key not in BROWSERS) + kept
+        arrives = tuple(key for key in keys if key not in BROWSERS)
+        if kept and not arrives:
+            arrives = tuple({f"alt+{kept[0].rpartition('+')[2]}"} - taken)
+            taken.update(arrives)
+        if kept and arrives:
+            ordered[id] = arrives + kept
     return ordered
 
 
