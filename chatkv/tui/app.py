@@ -228,10 +228,10 @@ def run(
     finally:
         app.garbage.close()
         app.around.close()
-        _rescue(app.book, store.folder)
+        kept = _rescue(app.book, store.folder)
         if app.recorder is not None:
             _tell(app.recorder.save())
-    code = app.return_code or 0
+    code = app.return_code or (0 if kept else 1)
     if app.desk.failed:
         # The reason stood on a screen that is gone now.
         _tell(app.desk.failed)
@@ -239,18 +239,20 @@ def run(
     return 128 + app.ended.by if app.ended.by else code
 
 
-def _rescue(book: SessionBook, folder: Path) -> None:
-    """What could not be saved goes where there may be room."""
+def _rescue(book: SessionBook, folder: Path) -> bool:
+    """What could not be saved goes where there may be room; False where it had to."""
     if not book.unsaved or book.save_again():
-        return
+        return True
     try:
         place = Path(tempfile.mkdtemp(prefix="chatkv-unsaved-"))
         count = book.save_elsewhere(place)
     except OSError as error:
-        _tell(f"{len(book.unsaved)} sessions could not be saved, not even elsewhere: {error.strerror}")
-        return
+        count, why = len(book.unsaved), (error.strerror or str(error)).lower()
+        _tell(f"{count} session{'s' * (count > 1)} could not be saved, not even elsewhere: {why}")
+        return False
     what = f"{count} session{'s' * (count > 1)} could not be saved in {folder}"
     _tell(f"{what}: all of what was said is in {place}; chatkv run --sessions {place} opens it")
+    return False
 
 
 def _tell(line: str) -> None:

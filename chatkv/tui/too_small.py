@@ -31,7 +31,7 @@ class TooSmall(ModalScreen[None]):
         need = "x".join(map(str, SMALLEST))
         self.query_one(Static).update(
             f"Terminal too small: {size.width}x{size.height}.\nchatkv needs {need}.\n"
-            f"{hint('quit')} quits, other keys wait."
+            f"{hint('quit')} quits, no other key acts."
         )
 
     def on_mount(self) -> None:

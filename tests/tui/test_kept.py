@@ -87,10 +87,17 @@ async def test_what_could_not_be_saved_at_the_end_is_put_elsewhere(
         await bench.ask("all of it")
         bench.app.main.prompt.load("and this")
         await bench.press("ctrl+q")
-    _rescue(bench.app.book, tmp_path / "sessions")
+    assert not _rescue(bench.app.book, tmp_path / "sessions"), "the exit code says it, too"
     (place,) = spare.iterdir()
     assert f"1 session could not be saved in {tmp_path}/sessions" in capsys.readouterr().err
     (conversation,), problems = SessionStore(place).load_all()
     assert problems == []
     assert [m.text for m in conversation.path()] == ["all of it", "You said: all of it"]
     assert conversation.draft == "and this"
+    # Nor elsewhere: the line says that it is lost.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    assert not _rescue(bench.app.book, tmp_path / "sessions")
+    assert "1 session could not be saved, not even elsewhere: no such file" in capsys.readouterr().err
+    (tmp_path / "sessions").unlink()
+    assert _rescue(bench.app.book, tmp_path / "sessions")
+    assert bench.on_disk() == [[("user", "all of it"), ("assistant", "You said: all of it")]]

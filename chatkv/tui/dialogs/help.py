@@ -150,7 +150,7 @@ IN_BROWSER = (
         ("ctrl+n, ctrl+t", "are the browser's; a new session: {new}, sort the list: {picker.sort}"),
         ("ctrl+w", "closes the tab; alt+backspace deletes a word"),
         ("ctrl+q", "closes all of Firefox; {quit} quits the chat"),
-        ("f11, ctrl+tab", "and others with ctrl+shift: full screen, tabs, windows"),
+        ("f11, ctrl+tab", "are its own, too; so are many with ctrl+shift"),
         ("a closed tab", "ends nothing: the chat goes on, the address finds it again"),
         ("on a Mac", "those are \u2318's keys, and ctrl+n, ctrl+t, ctrl+w arrive"),
         ("ctrl+v", "pastes what the system has"),
