@@ -19,7 +19,6 @@ class TooSmall(ModalScreen[None]):
     DEFAULT_CSS = """
     TooSmall, TooSmall:ansi { background: $background; align: center middle; }
     TooSmall Static { width: 1fr; height: auto; text-align: center; }
-    TooSmall ToastRack { display: none; }
     """
 
     def compose(self) -> ComposeResult:

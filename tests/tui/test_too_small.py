@@ -48,7 +48,10 @@ async def test_only_quitting_acts(opened: list[str], tmp_path: Path) -> None:
 
 async def test_from_the_start(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    async with bench.run(size=(20, 6)) as pilot:
+    async with bench.run(size=(20, 6), toasts=True) as pilot:
+        bench.app.report("another line that is long enough to lie on the one that matters")
+        await bench.settle()
+        await pilot.pause(0.2)
         assert "20x6" in bench.screen_text
         await bench.press("ctrl+n", "x")
         await pilot.resize_terminal(80, 24)
