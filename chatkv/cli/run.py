@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from contextlib import suppress
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +15,7 @@ from chatkv.cli.choices import MEMORY, QUEUE
 from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.sizes import MAX_BLOCKS, parse_size
+from chatkv.cli.surroundings import is_terminal, log_to_file, unkept
 from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
 from chatkv.errors import UsageError
 from chatkv.native.choice import chosen as check_native
@@ -199,12 +197,12 @@ def run(
         from chatkv.tui.recording.recorder import check_target
 
         record_screen = check_target(record_screen)
-    if not web and not in_browser and not _is_terminal():
+    if not web and not in_browser and not is_terminal():
         raise UsageError(
             "chatkv run needs a terminal as stdin, stdout and stderr; without one: --web, or chatkv bench"
         )
     folder = Path(os.path.expanduser(sessions or data_dir() / "sessions")).absolute()
-    store = SessionStore(folder, _unkept(folder, save, asked_for=sessions is not None))
+    store = SessionStore(folder, unkept(folder, save, asked_for=sessions is not None))
 
     if web and not in_browser:
         from chatkv.web.serve import serve
@@ -212,7 +210,7 @@ def run(
         # The app runs as this very command; its driver tells it that it is in the browser.
         raise typer.Exit(serve([sys.executable, *sys.orig_argv[1:]], web_host or "127.0.0.1", web_port or 0))
 
-    _log_to_file()
+    log_to_file()
     from chatkv.tui.app import run as open_chat
 
     raise typer.Exit(
@@ -226,43 +224,3 @@ def run(
             record=record_screen,
         )
     )
-
-
-def _unkept(folder: Path, save: bool, asked_for: bool) -> str:
-    """Why nothing is kept of the chat; empty: all is.
-
-    Raises ChatError where the folder that was asked for is not there and can't be made.
-    """
-    from chatkv.chat.disk import check_writable
-    from chatkv.chat.errors import ChatError
-
-    if not save:
-        return "--no-save asks for it"
-    try:
-        check_writable(folder)
-    except ChatError as error:
-        if asked_for and not folder.is_dir():
-            raise
-        return str(error)
-    return ""
-
-
-def _is_terminal() -> bool:
-    # Textual draws on stderr. A stream that was closed by the caller is None.
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _log_to_file() -> None:
-    """Tracebacks of faults go where a person can find them; the screen tells them in one line."""
-    from chatkv.paths import data_dir
-
-    handler: logging.Handler = logging.NullHandler()
-    with suppress(OSError):  # without a place for it there is no log; the chat works all the same
-        data_dir().mkdir(parents=True, exist_ok=True)
-        path = data_dir() / "chatkv.log"
-        handler = RotatingFileHandler(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
-    logging.raiseExceptions = False  # a full disk: no log is better than tracebacks on the screen
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger("chatkv").addHandler(handler)
-    logging.getLogger("chatkv").setLevel(logging.INFO)
-    logging.getLogger("chatkv").propagate = False

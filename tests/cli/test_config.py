@@ -48,7 +48,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, write: Write) -> list[tuple[Any, ...
         return 0
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: True)
+    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "is_terminal", lambda: True)
     return calls
 
 

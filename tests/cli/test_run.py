@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, .
         return 7
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: True)
+    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "is_terminal", lambda: True)
     monkeypatch.setenv("CHATKV_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CHATKV_CONFIG", str(tmp_path / "config"))
     return calls
@@ -155,7 +155,7 @@ def served(opened: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> li
         return 0
 
     monkeypatch.setattr(serve, "serve", record)
-    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "_is_terminal", lambda: False)
+    monkeypatch.setattr(sys.modules["chatkv.cli.run"], "is_terminal", lambda: False)
     monkeypatch.setattr(sys, "orig_argv", ["/python", "-I", "/bin/chatkv", "run", "--web", "--stop", "a; b"])
     return calls
 
