@@ -189,7 +189,10 @@ def test_names_in_words() -> None:
 SAID_OF_KEYS_THAT_STAY = (
     "esc shows all",  # while a filter is typed, or stands
     "ctrl+n, ctrl+t",  # the browser's own
-    "closes the tab, and ctrl+q",
+    "closes the tab; alt+backspace",
+    "ctrl+q",
+    "f11, ctrl+tab",
+    "many with ctrl+shift",
     "ctrl+w",
     "ctrl+v",
 )
