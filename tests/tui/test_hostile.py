@@ -164,3 +164,25 @@ async def test_a_session_file_with_nonsense_in_its_figures(tmp_path: Path) -> No
         assert "odd" in bench.screen_text
         await bench.ask("still works")
         assert len(bench.texts()) == 4
+
+
+async def test_in_code_tables_lists_and_thinking(tmp_path: Path) -> None:
+    """Also where they are cut at the edge, and moved."""
+    odd = " ".join(text.replace("\n", " ") for text in HOSTILE if "`" not in text)
+    cell = odd.replace("|", "")
+    deep = "\n".join("  " * level + f"- {cell[level * 9 : level * 9 + 40]}" for level in range(30))
+    answer = (
+        f"<think>\n{odd}\n</think>\n\n```py\n{odd}\n你好 = '{odd}'\n```\n\n"
+        f"| {cell} | b |\n|---|---|\n| 你好 | {cell} |\n\n"
+        f"{'| a ' * 60}|\n{'|---' * 60}|\n{'| 你好 some words ' * 60}|\n\n{deep}\n\n> > > {odd}"
+    )
+    bench = Bench(tmp_path, script=lambda request: answer, num_blocks=999, max_context=99_999)
+    async with bench.run(size=(120, 36)) as pilot:
+        await bench.ask("q")
+        await bench.press("escape", "t")
+        for width, height in ((120, 36), (80, 24)):
+            await pilot.resize_terminal(width, height)
+            await bench.settle()
+            for keys in (("K", "K"), ("l", "J", "l"), ("end", "l")):
+                await bench.press(*keys)
+                seen(bench, width)
