@@ -4,81 +4,25 @@ Finds the longest cached prefix of a prompt and the blocks that hold its KV. Pag
 cut only between blocks, so a node owns whole blocks. Unless ``strict``, a leaf may be a *tail*, one
 partly filled block, and a lookup also says which block holds the next few tokens, to be copied.
 
-The tree owns structure, locks and order of eviction. It owns no pool: blocks come in with ``insert``
-or ``store`` and leave through ``evict``, and whoever called does the accounting.
+The tree owns structure, locks and order of eviction (``RadixLocks``). It owns no pool: blocks come in with
+``insert`` or ``store`` and leave through ``evict``, and whoever called does the accounting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from chatkv.kvcache import events as ev
-from chatkv.kvcache.errors import CacheError, ReleaseError
-from chatkv.kvcache.events import EventLog, Int32Array
-from chatkv.kvcache.eviction import strategy
-from chatkv.kvcache.leaves import EvictableLeaves
-from chatkv.kvcache.node import EMPTY, Node, common_prefix, data_tokens, token_data
-from chatkv.kvcache.results import Evicted, Found, Inserted, Match
+from chatkv.kvcache.events import Int32Array
+from chatkv.kvcache.node import EMPTY, Node, common_prefix, token_data
+from chatkv.kvcache.radix_locks import RadixLocks
+from chatkv.kvcache.results import Found, Inserted, Match
 
 
-class RadixTree:
+class RadixTree(RadixLocks):
     """See the module. Sizes are counted in blocks; ``block_size`` in tokens.
 
     Raises ValueError for a block size below 1, an unknown strategy or an unknown grain.
     """
-
-    def __init__(
-        self,
-        block_size: int = 1,
-        *,
-        eviction: str = "lru",
-        grain: str = "node",
-        strict: bool = True,
-        log: EventLog | None = None,
-    ) -> None:
-        if block_size < 1:
-            raise ValueError(f"block_size must be at least 1, got {block_size}")
-        if grain not in ("node", "block"):
-            raise ValueError(f"unknown eviction grain {grain!r}: choose node or block")
-        self.block_size = block_size
-        self.strategy = strategy(eviction)
-        self.grain = grain
-        self.log = log or EventLog()
-        self.ordered = block_size > 1
-        """Whether children are kept sorted, so that partial matches are found in O(log n)."""
-        self.tails = not strict and self.ordered
-        """Whether partly filled blocks are kept."""
-        self._next_id = ev.ROOT + 1
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything. Locked paths are forgotten too: the caller must have closed them."""
-        self.roots: dict[str, Node] = {}
-        self.leaves = EvictableLeaves(self.strategy)
-        self.total_tokens = 0
-        self.total_blocks = 0
-        self.evictable = 0
-        """Blocks of unlocked nodes."""
-        self.pinned: dict[int, Node] = {}
-        """The nodes that a person pinned, by id."""
-
-    @property
-    def protected(self) -> int:
-        """Blocks of locked nodes."""
-        return self.total_blocks - self.evictable
-
-    def root(self, namespace: str = "") -> Node:
-        """The root of a namespace: no tokens, always locked, never evicted.
-
-        ``roots`` holds it from its first child to its last.
-        """
-        found = self.roots.get(namespace)
-        if found is None:
-            found = Node(ev.ROOT, None, b"", EMPTY, self.log.clock, namespace)
-            found.locks = 1
-        return found
 
     # --- looking up -------------------------------------------------------------------------------
 
@@ -132,33 +76,6 @@ class RadixTree:
     def settle(self, found: Found) -> Node:
         """The node that ends exactly where ``found`` ends, split off where needed."""
         return self.part(found.node, found.inside)
-
-    def part(self, node: Node, tokens: int) -> Node:
-        """The node that ends behind the first ``tokens`` (whole blocks) of ``node``, split off if needed."""
-        return self._split(node, tokens) if tokens < node.num_tokens else node
-
-    @staticmethod
-    def reaching(node: Node, tokens: int) -> Node:
-        """The highest node on the path to ``node`` behind whose start the first ``tokens`` tokens end."""
-        while node.parent is not None and node.start >= tokens:
-            node = node.parent
-        return node
-
-    @staticmethod
-    def path(node: Node) -> list[Node]:
-        """The nodes from the root's child down to ``node`` (empty for a root)."""
-        out: list[Node] = []
-        walk: Node | None = node
-        while walk is not None and walk.parent is not None:
-            out.append(walk)
-            walk = walk.parent
-        out.reverse()
-        return out
-
-    def path_blocks(self, node: Node) -> Int32Array:
-        """The blocks of the path to ``node``, int32."""
-        runs = [n.blocks for n in self.path(node)]
-        return np.concatenate(runs) if runs else EMPTY
 
     # --- storing ----------------------------------------------------------------------------------
 
@@ -261,111 +178,6 @@ class RadixTree:
             self.pin(node, True)
         return Inserted(node, 0, dropped)
 
-    # --- locks ------------------------------------------------------------------------------------
-
-    def lock(self, node: Node, request: int | None = None) -> int:
-        """Lock the path to ``node``; returns how many blocks stopped being evictable."""
-        self.log.emit(ev.PathLocked, node=node.id, request=request)
-        taken = 0
-        for n in self.path(node):
-            if n.locks == 0:
-                taken += len(n.blocks)
-                self.leaves.discard(n)
-            n.locks += 1
-            n.last = self.log.clock
-        self.evictable -= taken
-        return taken
-
-    def unlock(self, node: Node, request: int | None = None) -> int:
-        """Unlock the path to ``node``; returns how many blocks became evictable.
-
-        Raises ReleaseError, changing nothing, where a node of the path is not locked.
-        """
-        path = self.path(node)
-        for n in path:
-            if n.locks < 1:
-                raise ReleaseError(f"node {n.id} is unlocked more often than it was locked")
-        self.log.emit(ev.PathUnlocked, node=node.id, request=request)
-        given = 0
-        for n in path:
-            n.locks -= 1
-            n.last = self.log.clock
-            if n.locks == 0:
-                given += len(n.blocks)
-                self._offer(n)
-        self.evictable += given
-        return given
-
-    def pin(self, node: Node, pinned: bool) -> None:
-        """Evict ``node`` after all nodes that are not pinned (or no longer so)."""
-        if node.pinned == pinned:
-            return
-        node.pinned = pinned
-        if pinned:
-            self.pinned[node.id] = node
-            node.owner = None  # a pin is for what is there now: it does not grow with the leaf
-        else:
-            del self.pinned[node.id]
-        self.leaves.changed(node)
-        self.log.emit(ev.NodePinned, node=node.id, pinned=pinned)
-
-    def held_by_pins(self, extra: Node) -> int:
-        """Blocks of all pinned nodes and of ``extra``, and of the nodes above them, which stay as long."""
-        held = {n.id: n for node in (*self.pinned.values(), extra) for n in self.path(node)}
-        return sum(len(n.blocks) for n in held.values())
-
-    def node(self, id: int) -> Node:
-        """The node with this id, looked for in the whole tree. Raises CacheError where there is none."""
-        for node in self.walk():
-            if node.id == id:
-                return node
-        raise CacheError(f"node {id} is not in the tree")
-
-    # --- eviction ---------------------------------------------------------------------------------
-
-    def evict(self, num_blocks: int, request: int | None = None) -> Evicted:
-        """Remove unlocked leaves until ``num_blocks`` blocks are free or none is left.
-
-        Whole nodes (grain ``node``: may free more than asked) or single blocks from a leaf's end
-        (grain ``block``). A parent joins the candidates when its last child goes. Raises ValueError for
-        a negative number.
-        """
-        if num_blocks < 0:
-            raise ValueError(f"can't evict {num_blocks} blocks")
-        gone: list[Int32Array] = []
-        freed = tokens = rank = 0
-        while freed < num_blocks and (node := self.leaves.first()) is not None:
-            rank += 1
-            keep = 0 if self.grain == "node" else max(len(node.blocks) - (num_blocks - freed), 0)
-            blocks, lost = self._cut(node, keep, "room", rank, request)
-            gone.append(blocks)
-            freed += len(blocks)
-            tokens += lost
-        return Evicted(np.concatenate(gone) if gone else EMPTY, tokens)
-
-    def walk(self) -> Iterator[Node]:
-        """All nodes except the roots, parents first."""
-        stack = [child for root in self.roots.values() for child in root.children.values()]
-        while stack:
-            node = stack.pop()
-            yield node
-            stack.extend(node.children.values())
-
-    # --- inside -----------------------------------------------------------------------------------
-
-    def _used(self, node: Node, hit: bool) -> None:
-        self.log.emit(ev.PathUsed, node=node.id, hit=hit)
-        self.touch(node, int(hit))
-
-    def touch(self, node: Node, hits: int = 0) -> None:
-        """The record just emitted was a use of ``node`` and all above it, and ``hits`` reuses."""
-        now, walk = self.log.clock, node
-        while walk.parent is not None:
-            walk.last = now
-            walk.hits += hits
-            walk = walk.parent
-        self.leaves.changed(node)  # the nodes above it are no leaves
-
     def _supersede(self, parent: Node, key: bytes, request: int | None) -> tuple[Int32Array, bool]:
         """Drop the tail whose tokens a new child with ``key`` will hold as well.
 
@@ -376,101 +188,3 @@ class RadixTree:
             return EMPTY, False
         pinned = tail.pinned
         return self._cut(tail, 0, "superseded", 1, request)[0], pinned
-
-    def _offer(self, node: Node) -> None:
-        if node.locks == 0 and not node.children:
-            self.leaves.add(node)
-
-    def _put(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
-        grows = request is not None and parent.owner == request and not parent.children
-        if not grows or parent.parent is None:
-            return self._add(parent, data, blocks, request)
-        parent.data += data
-        parent.end += len(data) // 4
-        parent.blocks = np.concatenate((parent.blocks, blocks))
-        tokens = data_tokens(data)
-        self.total_tokens += len(tokens)
-        self.total_blocks += len(blocks)
-        self.log.emit(ev.NodeExtended, node=parent.id, tokens=tokens, blocks=blocks, request=request)
-        self.touch(parent)
-        return parent
-
-    def _add(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
-        node = Node(self._next_id, parent, data, blocks, self.log.clock + 1, parent.namespace)
-        self._next_id += 1
-        node.owner = request
-        if parent.parent is None:
-            self.roots[parent.namespace] = parent  # it may just have lost its last child, and its place
-        parent.add_child(node.key(self.block_size), node, self.ordered)
-        self.leaves.discard(parent)
-        self.total_tokens += node.num_tokens
-        self.total_blocks += len(blocks)
-        self.evictable += len(blocks)
-        self.log.emit(
-            ev.NodeStored,
-            node=node.id,
-            parent=parent.id,
-            namespace=node.namespace,
-            tokens=node.tokens if self.log.listening else EMPTY,  # not for nothing: 0.5 µs
-            blocks=blocks,
-            request=request,
-        )
-        self.touch(node)
-        self._offer(node)
-        return node
-
-    def _split(self, node: Node, at: int) -> Node:
-        size, parent = self.block_size, node.parent
-        assert parent is not None
-        width, above = 4 * at, node.blocks[: at // size].copy()
-        upper = Node(self._next_id, parent, node.data[:width], above, node.created, node.namespace)
-        self._next_id += 1
-        upper.last = node.last
-        upper.locks, upper.hits, upper.priority, upper.pinned = (
-            node.locks,
-            node.hits,
-            node.priority,
-            node.pinned,
-        )
-        parent.children[node.key(size)] = upper  # the same key, so the order needs no change
-        node.data, node.blocks, node.parent = node.data[width:], node.blocks[at // size :].copy(), upper
-        upper.add_child(node.key(size), node, self.ordered)
-        if upper.pinned:
-            self.pinned[upper.id] = upper
-        self.log.emit(ev.NodeSplit, node=node.id, upper=upper.id, at=at)
-        return upper
-
-    def _cut(
-        self, node: Node, keep: int, reason: str, rank: int, request: int | None
-    ) -> tuple[Int32Array, int]:
-        """Take all but the first ``keep`` blocks of an evictable leaf out of the tree."""
-        parent, size = node.parent, self.block_size
-        assert parent is not None
-        assert node in self.leaves, f"{node!r} is not an evictable leaf"
-        blocks, lost = node.blocks[keep:], node.num_tokens - keep * size
-        why = {
-            "reason": reason,
-            "strategy": self.strategy.name,
-            "rank": rank,
-            "age": self.log.clock - node.last,
-            "leaves": len(self.leaves),
-            "request": request,
-        }
-        self.total_tokens -= lost
-        self.total_blocks -= len(blocks)
-        self.evictable -= len(blocks)
-        if keep:
-            node.data, node.blocks = node.data[: 4 * keep * size], node.blocks[:keep].copy()
-            node.end -= lost
-            self.log.emit(ev.NodeTrimmed, node=node.id, tokens=lost, blocks=blocks, **why)
-            return blocks, lost
-        self.leaves.discard(node)
-        self.pinned.pop(node.id, None)
-        parent.drop_child(node.key(size), self.ordered)
-        self.log.emit(ev.NodeEvicted, node=node.id, tokens=lost, blocks=blocks, **why)
-        if parent.parent is None:
-            if not parent.children:
-                del self.roots[parent.namespace]
-        else:
-            self._offer(parent)
-        return blocks, lost
