@@ -7,6 +7,8 @@ from typing import Literal
 
 from textual.app import App
 from textual.theme import BUILTIN_THEMES
+from textual.widget import Widget
+from textual.widgets._toast import Toast
 
 from chatkv.paths import config_dir, packaged
 from chatkv.text import one_line
@@ -16,6 +18,10 @@ from chatkv.tui.themes import DEFAULT_THEME, LIGHT_THEME, TERMINAL_THEME, load_t
 
 LOOK_S = 0.5
 """How often the person's folder of themes is looked at. A change is taken at the second look."""
+
+
+ROWS_OF_ONE = 9
+"""Of the screen, for each line that is shown at a time."""
 
 
 class ThemedApp(App[None]):
@@ -117,3 +123,14 @@ class ThemedApp(App[None]):
     def say(self, line: str) -> None:
         """One line of good news."""
         self.notify(one_line(line, 400), markup=False, timeout=5)
+
+    def _refresh_notifications(self) -> None:
+        """Only the newest are shown: a pile of them reached down to what is being typed."""
+        most = max(2, self.size.height // ROWS_OF_ONE)
+        for old in sorted(self._notifications, key=lambda said: said.raised_at)[:-most]:
+            self._unnotify(old, refresh=False)
+        for toast in self.screen.query(Toast):
+            # Textual's own way leaves what holds the toast, and the room that it takes.
+            if toast._notification not in self._notifications and isinstance(toast.parent, Widget):
+                toast.parent.remove()
+        super()._refresh_notifications()

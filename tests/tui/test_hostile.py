@@ -8,7 +8,7 @@ import pytest
 from textual.strip import Strip
 
 from chatkv.chat.store import SessionStore
-from chatkv.text import BIDI_CONTROLS, printable
+from chatkv.text import BIDI_CONTROLS, one_line, printable
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.layout import PANES
 from tests.tui.helpers import Bench
@@ -122,7 +122,11 @@ async def test_in_names_of_theme_files(tmp_path: Path, monkeypatch: pytest.Monke
         (folder / f"{name} 2.toml").write_text('primary = "red"')
     bench = Bench(tmp_path)
     async with bench.run(size=(200, 50), toasts=True):
-        assert len(bench.said) > len(HOSTILE)
+        problems = [one_line(problem, 400) for problem in bench.app.theme_problems]
+        assert len(problems) > len(HOSTILE)
+        assert clean("".join(problems))
+        assert not bidi("".join(problems))
+        assert bench.said
         assert clean("".join(bench.said))
         assert not bidi("".join(bench.said))
         assert not bidi(bench.screen_text)

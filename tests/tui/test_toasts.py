@@ -35,3 +35,20 @@ async def test_no_toast_lies_on_a_dialog(tmp_path: Path, keys: list[str]) -> Non
             covered = [t for t in toasts if t.intersection(rack).overlaps(inner)]
             assert not covered
         assert "short" in bench.screen_text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+async def test_however_many_there_are_none_lies_on_the_prompt(tmp_path: Path, size: tuple[int, int]) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run(size=size, toasts=True):
+        for n in range(12):
+            bench.app.report(f"{n} {LONG}")
+            await bench.settle()
+        await bench.pilot.pause(0.2)
+        main = bench.app.main
+        toasts = list(main.query(Toast))
+        assert len(toasts) >= 2
+        regions = [toast.region for toast in toasts]
+        assert not any(region.overlaps(main.prompt.region) for region in regions), regions
+        assert "11 the session" in bench.screen_text
+        assert "10 the session" in bench.screen_text
