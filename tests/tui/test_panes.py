@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.geometry import Offset, Region
 
 from chatkv.tui import panes_kept
@@ -291,6 +291,20 @@ async def test_a_paste_into_a_pane_is_the_prompts_unless_a_filter_is_typed(tmp_p
         await bench.settle()
         assert main.cache.tree_view.filter_text == "on[2Je"
         assert main.prompt.text == "two\nthree"
+
+
+async def test_a_filter_typed_in_one_piece_is_all_of_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        await bench.ask("one")
+        main = bench.app.main
+        main.go_to("tree")
+        await bench.settle()
+        for key, character in (("slash", "/"), *((letter, letter) for letter in "one"), ("enter", None)):
+            bench.app.post_message(Key(key, character))
+        await bench.settle()
+        tree = main.cache.tree_view
+        assert (tree.filter_text, tree.typing_filter) == ("one", False)
 
 
 async def test_pane_keys_are_letters_in_the_prompt(tmp_path: Path) -> None:

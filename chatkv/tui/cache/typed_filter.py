@@ -6,6 +6,7 @@ from textual import events
 from textual.widget import Widget
 
 from chatkv.text import one_line
+from chatkv.tui.keys_in_order import obey_now
 
 _LIMIT = 80
 
@@ -41,12 +42,15 @@ class TypedFilter(Widget):
             self.filter_changed()
         return had
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """While typing, the keys are the filter's; escape takes the filter away before all else."""
         if not self.typing_filter:
             if event.key == "escape" and self.clear_filter():
                 event.stop()
                 event.prevent_default()
+            else:
+                # What is typed behind the key that begins the filter may come in one piece with it.
+                await obey_now(self, event)
             return
         if event.key == "enter":
             self.typing_filter = False
