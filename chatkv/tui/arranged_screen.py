@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from textual import on
 from textual.events import Resize
 from textual.geometry import Size
@@ -45,22 +47,24 @@ class ArrangedScreen(KeyedScreen):
     def changed(self) -> None:
         """What is on the screen has changed; the subclass draws."""
 
-    @property
+    # Looked for once: each is there as long as the screen is.
+
+    @cached_property
     def prompt(self) -> Prompt:
         """Where the person types."""
         return self.query_one(Prompt)
 
-    @property
+    @cached_property
     def chat(self) -> ChatPane:
         """The conversation."""
         return self.query_one(ChatPane)
 
-    @property
+    @cached_property
     def cache(self) -> CacheColumn:
         """Everything about the cache."""
         return self.query_one(CacheColumn)
 
-    @property
+    @cached_property
     def body(self) -> PaneArea:
         """The columns: sessions, chat, cache."""
         return self.query_one("#body", PaneArea)

@@ -7,15 +7,19 @@ from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
 
-def set_extent(view: ScrollView, extent: Size) -> None:
-    """What ``view`` scrolls through is so large now. Its own size must not depend on that."""
+def set_extent(view: ScrollView, extent: Size, redraw: bool = True) -> None:
+    """What ``view`` scrolls through is so large now. Its own size must not depend on that.
+
+    Not to ``redraw`` is for who looks which of its lines are others.
+    """
     if extent == view.virtual_size:
         return
     # Assigning it lays out everything; only the scrollbars follow from it, and they ask for that themselves.
     view.set_reactive(Widget.virtual_size, extent)
     if view.size and view.is_attached:
         view._scroll_update(extent)
-        view.refresh()
+        if redraw:
+            view.refresh()
 
 
 _size_updated = Widget._size_updated

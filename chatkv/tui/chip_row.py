@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from textual.content import Content
 from textual.events import Click
+from textual.geometry import Size
 from textual.message import Message
-from textual.widget import Widget
+
+from chatkv.tui.row_widget import Piece, RowWidget
 
 
 class Chip(NamedTuple):
@@ -25,7 +26,7 @@ def row_width(chips: Sequence[Chip]) -> int:
     return sum(cell_len(chip.text) + 3 for chip in chips) - 1
 
 
-class ChipRow(Widget):
+class ChipRow(RowWidget):
     """A click picks a chip. Where not all fit, those around the current one are shown; a click on the mark
     that there are more picks the next of those.
     """
@@ -62,7 +63,11 @@ class ChipRow(Widget):
         """Show these from now on."""
         if (fresh := tuple(chips)) != self._chips:
             self._chips = fresh
-            self.refresh()
+            self.changed()
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """Room for all."""
+        return row_width(self._chips)
 
     def window(self, width: int) -> tuple[int, int]:
         """``(first, end)`` of the chips that fit ``width`` cells around the current one."""
@@ -81,27 +86,25 @@ class ChipRow(Widget):
             else:
                 return first, end
 
-    def render(self) -> Content:
-        """As drawn now."""
-        first, end = self.window(self.content_size.width)
-        pieces: list[Content] = []
+    def rows(self, width: int) -> Sequence[Sequence[Piece]]:
+        """See the base class."""
+        first, end = self.window(width)
+        pieces: list[Piece] = []
         self._spans.clear()
         x = 0
-        more = self.get_visual_style("chips--more")
         if first > 0:
-            pieces.append(Content("‹ ").stylize(more))
+            pieces.append(("‹ ", "chips--more"))
             self._spans.append((0, 2, self._chips[first - 1].key))
             x += 2
         for chip in self._chips[first:end]:
-            style = self.get_visual_style("chips--current" if chip.current else "chips--other")
-            pieces += [Content(f" {chip.text} ").stylize(style), Content(" ")]
+            pieces += [(f" {chip.text} ", "chips--current" if chip.current else "chips--other"), (" ", "")]
             width = cell_len(chip.text) + 2
             self._spans.append((x, x + width, chip.key))
             x += width + 1
         if end < len(self._chips):
-            pieces.append(Content("›").stylize(more))
+            pieces.append(("›", "chips--more"))
             self._spans.append((x, x + 1, self._chips[end].key))
-        return Content("").join(pieces)
+        return [pieces]
 
     def on_click(self, event: Click) -> None:
         """Pick what is under the mouse."""

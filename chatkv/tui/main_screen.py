@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import ClassVar
 
 from textual import on
@@ -149,7 +150,7 @@ class MainScreen(SizedScreen):
         """Something the desk knows has changed: draw it with the next frame."""
         self._dirty = True
 
-    @property
+    @cached_property
     def caption(self) -> CaptionLine:
         """What has just happened, in a sentence."""
         return self.query_one(CaptionLine)
@@ -161,36 +162,38 @@ class MainScreen(SizedScreen):
         self.prompt.load(session.draft)
         self.prompt.set_history(session.sent)
         self.chat.show_context(context_of(self.desk))
-        with self._one_frame():
+        async with self._one_frame():
+            self._drawn = True
             await self.chat.show(session)
         self.desk.feed.dirty = True
         self.changed()
 
-    @contextmanager
-    def _one_frame(self) -> Iterator[None]:
-        """What is drawn in here comes into one frame, when it is complete."""
+    @asynccontextmanager
+    async def _one_frame(self) -> AsyncIterator[None]:
+        """What is drawn in here comes into one frame, at once when it is complete."""
         self._gathering += 1
         try:
             yield
+            if self._drawn:
+                # Each widget tells the screen by a message of its own that it has changed.
+                await asyncio.sleep(GATHER_S)
         finally:
             self._gathering -= 1
             if self._drawn and not self._gathering:
                 self._drawn = False
-                self.check_idle()
+                # Textual would do it with its next tick: up to a sixtieth of a second later.
+                self._on_timer_update()
 
     async def _draw(self) -> None:
         self.catch_up()
         self.desk.feed.go_on()
         if not self._pace.due() and self.desk.book.running:
             return
-        with self._one_frame():
+        async with self._one_frame():
             await self.draw_chat()
             self._drawings += 1
             if self._drawings % CACHE_EVERY == 0 or self._shape() != self._shape_drawn:
                 self.draw_cache()
-            if self._drawn:
-                # Each widget tells the screen by a message of its own that it has changed.
-                await asyncio.sleep(GATHER_S)
 
     def _on_timer_update(self) -> None:
         if self._gathering:
@@ -227,7 +230,7 @@ class MainScreen(SizedScreen):
             )
             self.cache.show(feed, self.desk.book.current.key, recent)
             self.caption.hear(recent, feed.mirror, now)
-            self.query_one(Legend).show(feed.mirror.seq, feed.latest if feed.frozen else None)
+            self._legend.show(feed.mirror.seq, feed.latest if feed.frozen else None)
             self._show_glance()
         if not feed.frozen:
             self.caption.tick(now)
@@ -242,14 +245,24 @@ class MainScreen(SizedScreen):
         mirror = self.desk.feed.mirror
         return mirror.epoch, mirror.structure_version
 
+    @cached_property
+    def _legend(self) -> Legend:
+        return self.query_one(Legend)
+
+    @cached_property
+    def _line_widgets(self) -> tuple[ChipRow, SessionPanel, Header, LoadLine, StatusLine]:
+        find = self.query_one
+        return find("#chips", ChipRow), find(SessionPanel), find(Header), find(LoadLine), find(StatusLine)
+
     def _draw_lines(self) -> None:
         desk, book = self.desk, self.desk.book
-        row = self.query_one("#chips", ChipRow)
-        row.show(chips(items(enumerate(book.sessions, 1), book.current), row.content_size.width))
-        self.query_one(SessionPanel).show(items(book.listed(), book.current), book.order)
-        self.query_one(Header).show(desk.ready, self.arrangement is Arrangement.ONE, kept(book))
-        self.query_one(LoadLine).show(desk.loading, desk.ready is not None, desk.failed)
-        self.query_one(StatusLine).show(status_of(desk))
+        chip_row, panel, header, loading, status = self._line_widgets
+        listed = items(enumerate(book.sessions, 1), book.current)
+        chip_row.show(chips(listed, chip_row.content_size.width))
+        panel.show(tuple(listed[number - 1] for number, _ in book.listed()), book.order)
+        header.show(desk.ready, self.arrangement is Arrangement.ONE, kept(book))
+        loading.show(desk.loading, desk.ready is not None, desk.failed)
+        status.show(status_of(desk))
         self._show_glance()
 
     def engine_ready(self) -> None:

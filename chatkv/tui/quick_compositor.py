@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import numpy as np
 from rich.style import Style
-from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate
+from textual._compositor import ChopsUpdate, Compositor, LayoutUpdate, ReflowResult
 from textual.cache import LRUCache
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -31,6 +31,12 @@ class QuickCompositor(Compositor):
         self._seen_of: object = None
         """The layout that ``_seen`` was taken from."""
         self._blanks: LRUCache[tuple[int, Style], Strip] = LRUCache(256)
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """See the base class. The map that it makes is the full one: it need not be made once more."""
+        result = super().reflow(parent, size)
+        self._full_map_invalidated = False
+        return result
 
     def render_full_update(self, simplify: bool = False) -> LayoutUpdate:
         """See the base class."""

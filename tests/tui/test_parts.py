@@ -136,7 +136,7 @@ def test_hit_percent_of_the_last_answer() -> None:
 
 
 def test_names_in_chips_are_cut_so_that_all_fit() -> None:
-    listed = [Item(f"s{n}", n, "a rather long name of it", " ", n == 1, None) for n in range(1, 5)]
+    listed = tuple(Item(f"s{n}", n, "a rather long name of it", " ", n == 1, None) for n in range(1, 5))
     for width in (100, 80, 70, 60, 52):
         assert row_width(chips(listed, width)) <= width
     assert chips(listed, 200)[0].text == "1 a rather long nam…"

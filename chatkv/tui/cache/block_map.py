@@ -19,14 +19,15 @@ from textual.strip import Strip
 from chatkv.insight.mirror import Mirror
 from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.messages import BlockSelected, TreeWanted
-from chatkv.tui.cache.pool_scale import Scale, gather
+from chatkv.tui.cache.pool_scale import Cells, Scale, gather
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cheap_layout import set_extent
+from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind
 
 
-class BlockMapView(ScrollView, Boxed, can_focus=True):
+class BlockMapView(ScrollView, Boxed, KeptStyles, can_focus=True):
     """``0000 ==========++..====.. 0024``: the glyph is the block's state.
 
     A pool that does not fit is drawn denser: a cell is a run of blocks and shows the state most of
@@ -120,8 +121,7 @@ class BlockMapView(ScrollView, Boxed, can_focus=True):
         if resized:
             self._lay_out()
         else:
-            self._gather()
-        self.refresh()
+            self._redraw(self._cells, self._gather())
 
     def _set_title(self) -> None:
         counts, unit = self._counts
@@ -153,10 +153,19 @@ class BlockMapView(ScrollView, Boxed, can_focus=True):
         self._reveal()
         self.refresh()
 
-    def _gather(self) -> None:
+    def _gather(self) -> Cells:
         """What each cell shows."""
         self._cells = gather(self._states, self._mine, self.per_cell)
         self._lit_cells = frozenset(block // self.per_cell for block in self._lit)
+        return self._cells
+
+    def _redraw(self, before: Cells, now: Cells) -> None:
+        """Draw the rows anew in which a cell shows something else."""
+        other = np.any([was != part for was, part in zip(before, now, strict=True)], axis=0)
+        width, height = self.size
+        for row in np.unique(np.flatnonzero(other) // self.columns).tolist():
+            if 0 <= (y := row - self.scroll_offset.y) < height:
+                self.refresh(Region(0, y, width, 1))
 
     def on_resize(self) -> None:
         """Fit the new size."""
@@ -168,13 +177,13 @@ class BlockMapView(ScrollView, Boxed, can_focus=True):
         """One row of cells between the addresses of its first block and of the next row's."""
         width = self.size.width
         first = (y + self.scroll_offset.y) * self.columns
-        base = self.rich_style
+        base = self.style_of()
         if first >= len(self._cells.states):
             text = "no cache yet" if y == 0 and not len(self._cells.states) else ""
             return Strip([Segment(text, base)]).adjust_cell_length(width, base)
         last = min(first + self.columns, len(self._cells.states))
         cursor = self._cursor // self.per_cell if self.has_focus else -1
-        address = self.get_component_rich_style("block-map--address")
+        address = self.style_of("block-map--address")
         states, mine, sparse = (part[first:last].tolist() for part in self._cells)
         here = [cell == cursor or cell in self._lit_cells for cell in range(first, last)]
         segments = [Segment(f"{first * self.per_cell:0{self._address_width}d} ", address)]
@@ -186,13 +195,13 @@ class BlockMapView(ScrollView, Boxed, can_focus=True):
         return Strip(segments).adjust_cell_length(width, base)
 
     def _style(self, state: int, mine: bool, sparse: bool, here: bool) -> Style:
-        style = self.get_component_rich_style(BLOCK_LOOKS[state].css)
+        style = self.style_of(BLOCK_LOOKS[state].css)
         if sparse:
             style += Style(dim=True)
         if mine:
-            style += self.get_component_rich_style("block-map--mine", partial=True)
+            style += self.style_of("block-map--mine", partial=True)
         if here:
-            style += self.get_component_rich_style("block-map--cursor", partial=True)
+            style += self.style_of("block-map--cursor", partial=True)
         return style
 
     # -- moving ------------------------------------------------------------------------------

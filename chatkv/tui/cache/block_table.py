@@ -25,6 +25,7 @@ from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cheap_layout import set_extent
+from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind
 
 _NAMES = ("logical", "phys", "hash", "state", "filled", "ref")
@@ -35,7 +36,7 @@ _ACCOUNT = len(_NAMES)
 _NAME_WIDTH = 8
 
 
-class BlockTableView(ScrollView, Boxed, can_focus=True):
+class BlockTableView(ScrollView, Boxed, KeptStyles, can_focus=True):
     """A column a logical block: its physical block, hash, state, tokens filled, and how many rows name it.
 
     The hash (its first digits) is chained over all tokens up to the block's end: two rows go the same way
@@ -152,10 +153,10 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """A line of the table; the names stay where they are while the blocks scroll."""
-        width, base = self.scrollable_content_region.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self.style_of()
         y += self.scroll_offset.y
         row = self._row
-        name_style = self.get_component_rich_style("block-table--name")
+        name_style = self.style_of("block-table--name")
         if self._account and y == (_ACCOUNT if row is not None and row.blocks else 1):
             name = Segment("prompt".ljust(_NAME_WIDTH), name_style)
             return Strip([name, *plain(self._account, max(0, width - _NAME_WIDTH), base)])
@@ -194,11 +195,11 @@ class BlockTableView(ScrollView, Boxed, can_focus=True):
     def _style(self, line: int, at: int, base: Style) -> Style:
         style = base
         if line in (_PHYS, _STATE):
-            style = self.get_component_rich_style(BLOCK_LOOKS[self._states[at]].css)
+            style = self.style_of(BLOCK_LOOKS[self._states[at]].css)
         elif line == _FILLED and self._row is not None and self._row.filled(at) < self._row.block_size:
-            style = self.get_component_rich_style(BLOCK_LOOKS[BlockState.NEW].css)
+            style = self.style_of(BLOCK_LOOKS[BlockState.NEW].css)
         if self.has_focus and at == self._cursor:
-            style += self.get_component_rich_style("block-table--cursor", partial=True)
+            style += self.style_of("block-table--cursor", partial=True)
         return style
 
     # -- moving ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from chatkv.tui.cache.cells import clip
+from chatkv.tui.frame_titles import title_frame
 
 
 def fitting(title: str, room: int) -> str:
@@ -37,4 +38,4 @@ class Boxed(Widget):
             self._fit_title()
 
     def _fit_title(self) -> None:
-        self.border_title = Content(fitting(self._title, self._room))
+        title_frame(self, Content(fitting(self._title, self._room)))

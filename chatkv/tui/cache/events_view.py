@@ -25,13 +25,15 @@ from chatkv.tui.cache.states import LOOK_CLASSES, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.cheap_layout import set_extent
+from chatkv.tui.frame_titles import title_frame
+from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind
 
 _NARROW, _SHORT_NAME = 72, 12
 """Under how many cells names are cut, and to how many."""
 
 
-class EventsView(TypedFilter, ScrollView, can_focus=True):
+class EventsView(TypedFilter, ScrollView, KeptStyles, can_focus=True):
     """``1840 x node 11 evicted …``: the last events that have something to tell.
 
     Arrows or jk move, and the line they come to is told in full; enter or a click posts ``EventSelected``;
@@ -103,7 +105,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
     def filter_changed(self) -> None:
         """Only lines with all of these words are shown."""
         self._gather()
-        self.border_title = Content(f"Events {steady(self.filter_words)}".rstrip())
+        title_frame(self, Content(f"Events {steady(self.filter_words)}".rstrip()))
 
     def _gather(self) -> None:
         """Choose the lines; who reads older ones goes on reading them."""
@@ -162,7 +164,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row."""
-        width, base = self.scrollable_content_region.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self.style_of()
         row = y + self.scroll_offset.y
         if not self._lines or row >= len(self._lines) + len(self._full()) - 1:
             words = ""
@@ -174,7 +176,7 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
         at = self._line_at(row)
         line = self._lines[at]
         look, glyph = event_look(line.kind)
-        colour = self.get_component_rich_style(look.css, partial=True) if look else None
+        colour = self.style_of(look.css, partial=True) if look else None
         seq = f"{line.seq:>4} "
         room = max(0, width - len(seq) - 2)
         text = line.text
@@ -186,13 +188,13 @@ class EventsView(TypedFilter, ScrollView, can_focus=True):
             text = text.replace(line.who, f"'{cut(line.who[1:-1], _SHORT_NAME).replace(' …', '…')}'", 1)
         strip = Strip(
             [
-                Segment(seq, self.get_component_rich_style("events--seq")),
+                Segment(seq, self.style_of("events--seq")),
                 Segment(f"{glyph} ", base + colour if colour else base),
                 Segment(pad(text, room), base),
             ]
         ).adjust_cell_length(width, base)
         if self.has_focus and at == self._at():
-            strip = strip.apply_style(self.get_component_rich_style("events--cursor", partial=True))
+            strip = strip.apply_style(self.style_of("events--cursor", partial=True))
         return strip
 
     # -- moving ------------------------------------------------------------------------------

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from rich.cells import cell_len
-from textual.content import Content
-from textual.widget import Widget
 
 from chatkv.tui.cache.cells import clip
-from chatkv.tui.cache.states import Look
+from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
+from chatkv.tui.row_widget import Piece, RowWidget
 
 
-class Legend(Widget):
+class Legend(RowWidget):
     """``= reused  + new  x evicted …    seq 1842 ▶ LIVE``; entries that don't fit are left out."""
 
-    DEFAULT_CSS = """
-    Legend {
+    DEFAULT_CSS = f"""
+    Legend {{
         height: 1;
         padding: 0 1;
-    }
+    }}
+    {look_css("Legend")}
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -29,7 +33,7 @@ class Legend(Widget):
         clock = f"seq {seq} ▶ LIVE" if latest is None else f"seq {seq}/{latest} ‖ PAUSED"
         if clock != self._clock:
             self._clock = clock
-            self.refresh()
+            self.changed()
 
     def line(self, width: int) -> list[tuple[str, Look | None]]:
         """The pieces shown in ``width`` cells, each with the state whose colour it takes."""
@@ -44,8 +48,6 @@ class Legend(Widget):
             room -= len(text) + 2
         return [*pieces, (" " * room, None), (clock, None)]
 
-    def render(self) -> Content:
-        """The line in the width there is."""
-        return Content.assemble(
-            *((text, look.variable if look else "") for text, look in self.line(self.content_size.width))
-        )
+    def rows(self, width: int) -> Sequence[Sequence[Piece]]:
+        """See the base class."""
+        return [[(text, look.css if look else "") for text, look in self.line(width)]]

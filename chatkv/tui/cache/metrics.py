@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.widget import Widget
 
 from chatkv.engine.stats import EngineStats
 from chatkv.insight.lately import PROMPTS
@@ -14,8 +14,10 @@ from chatkv.insight.mirror import Mirror
 from chatkv.insight.requests import RUNNING
 from chatkv.tui.cache.cells import clip, join_that_fit, pad, sparkline
 from chatkv.tui.cache.shown import Shown
-from chatkv.tui.cache.states import Look
+from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.chat.figures import seconds
+from chatkv.tui.frame_titles import subtitle_frame, title_frame
+from chatkv.tui.row_widget import Piece, RowWidget
 
 _LABEL = 26
 """Cells of words before a sparkline."""
@@ -23,6 +25,7 @@ _LEAST_SPARK = 6
 
 Part = tuple[str, int]
 """Words with their importance, see ``join_that_fit``."""
+Pieces = list[Piece]
 
 
 def saved(value: float) -> str:
@@ -30,19 +33,23 @@ def saved(value: float) -> str:
     return seconds(value) if value < 120 else f"{value / 60:.0f} min"
 
 
-class MetricsView(Widget, can_focus=True):
+class MetricsView(RowWidget, can_focus=True):
     """Lines of figures; the light under them is green while every invariant holds, red with words if not."""
 
-    DEFAULT_CSS = """
-    MetricsView {
+    DEFAULT_CSS = f"""
+    MetricsView {{
         height: auto;
         min-height: 6;
-    }
+    }}
+    MetricsView > .metrics--spark {{ color: $accent; }}
+    MetricsView > .metrics--failed {{ color: $error; text-style: bold; }}
+    {look_css("MetricsView")}
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | {"metrics--spark", "metrics--failed"}
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.border_title = "Metrics"
+        title_frame(self, Content("Metrics"))
         self._mirror: Mirror | None = None
         self._stats: EngineStats | None = None
         self._evictions: tuple[int, Sequence[int]] = (0, ())
@@ -62,13 +69,13 @@ class MetricsView(Widget, can_focus=True):
         running = sum(view.state == RUNNING for view in mirror.requests.values())
         self._queue = (len(mirror.waiting), running)
         self._set_light()
-        self.refresh(layout=begins)
+        self.changed(layout=begins)
 
     def set_engine(self, stats: EngineStats | None, evictions: int, bars: Sequence[int] = ()) -> None:
         """What the records alone don't tell: the engine's own figures, and what happened in a minute."""
         if (stats, (evictions, bars)) != (self._stats, self._evictions):
             self._stats, self._evictions = stats, (evictions, bars)
-            self.refresh()
+            self.changed()
 
     def set_policy(self, policy: str) -> None:
         """The scheduler's policy, by name."""
@@ -83,7 +90,7 @@ class MetricsView(Widget, can_focus=True):
             taller = bool(self._problems) != bool(found)
             self._problems, self._checked = found, checked
             self._set_light()
-            self.refresh(layout=taller)
+            self.changed(layout=taller)
 
     def on_resize(self) -> None:
         """The border has other room."""
@@ -105,26 +112,25 @@ class MetricsView(Widget, can_focus=True):
             light = Content.assemble(words, " · " if light else "", light)
         if light != self._light:
             self._light = light
-            self.border_subtitle = light
+            subtitle_frame(self, light)
 
-    def render(self) -> Content:
-        """The lines in the width there is."""
-        width = self.content_size.width
+    def rows(self, width: int) -> Sequence[Sequence[Piece]]:
+        """See the base class."""
         if self._mirror is None:
-            return Content("")
+            return []
         lines = [
             *self._sparks(self._mirror, width),
             self._bar(self._mirror, width),
-            Content(self._blocks(self._mirror, width)),
+            [(self._blocks(self._mirror, width), "")],
             self._gone_and_saved(self._mirror, width),
         ]
         if self._problems:
             more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
             text = clip(f"✗ check failed{more}: {self._problems[0]}", width)
-            lines.insert(0, Content.styled(text, "bold $error"))  # the box may be low
-        return Content("\n").join(lines)
+            lines.insert(0, [(text, "metrics--failed")])  # the box may be low
+        return lines
 
-    def _sparks(self, mirror: Mirror, width: int) -> list[Content]:
+    def _sparks(self, mirror: Mirror, width: int) -> list[Pieces]:
         lately, stats = mirror.lately, self._stats
         total = f"hit {100 * mirror.totals.hit_rate:.0f}%"
         rolling = f"last {min(PROMPTS, len(lately.prompts))}: {100 * lately.hit_rate:.0f}%"
@@ -138,11 +144,11 @@ class MetricsView(Widget, can_focus=True):
         words = [f"decode {_rate(decode)}", f"prefill {_rate(prefill)}"]
         if max(map(cell_len, words)) > half:
             words = [text.replace(" tok/s", "/s") for text in words]
-        speeds = Content.assemble(
-            self._spark([(words[0], 1)], lately.decode.values, None, half, half),
-            "  ",
-            self._spark([(words[1], 1)], lately.prefill.values, None, width - 2 - half, half),
-        )
+        speeds = [
+            *self._spark([(words[0], 1)], lately.decode.values, None, half, half),
+            ("  ", ""),
+            *self._spark([(words[1], 1)], lately.prefill.values, None, width - 2 - half, half),
+        ]
         return [
             self._spark(hit, bars, 1.0, width),
             self._spark(ttft, lately.ttfts, None, width),
@@ -152,28 +158,26 @@ class MetricsView(Widget, can_focus=True):
     @staticmethod
     def _spark(
         parts: Sequence[Part], values: Sequence[float], top: float | None, width: int, label: int = _LABEL
-    ) -> Content:
+    ) -> Pieces:
         """Words, and the sparkline in the room behind them."""
         beside = width - _LEAST_SPARK - 1
         most = max(parts, key=lambda part: part[1])[0]
         words = join_that_fit(parts, " · ", beside if cell_len(most) <= beside else width)
         room = width - min(width, max(cell_len(words), label if label < width else 0)) - 1
         bars = sparkline(values, room, top) if room >= _LEAST_SPARK else ""
-        return Content.assemble(pad(words, width - max(0, room)), (pad(bars, max(0, room)), "$accent"))
+        return [(pad(words, width - max(0, room)), ""), (pad(bars, max(0, room)), "metrics--spark")]
 
     @staticmethod
-    def _bar(mirror: Mirror, width: int) -> Content:
+    def _bar(mirror: Mirror, width: int) -> Pieces:
         """The pool as a bar: in use, cached but free to take, free."""
         blocks = (mirror.protected, mirror.evictable, mirror.free)
         total = sum(blocks)
         looks = (Look.LOCKED, Look.IDLE, Look.FREE)
         if not total:
-            return Content("")
+            return []
         ends = [round(width * sum(blocks[: i + 1]) / total) for i in range(3)]
         cells = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-        return Content.assemble(
-            *((look.glyph * count, look.variable) for look, count in zip(looks, cells, strict=True))
-        )
+        return [(look.glyph * count, look.css) for look, count in zip(looks, cells, strict=True)]
 
     @staticmethod
     def _blocks(mirror: Mirror, width: int) -> str:
@@ -185,7 +189,7 @@ class MetricsView(Widget, can_focus=True):
         ]
         return join_that_fit(blocks, "  ", width)
 
-    def _gone_and_saved(self, mirror: Mirror, width: int) -> Content:
+    def _gone_and_saved(self, mirror: Mirror, width: int) -> Pieces:
         """What eviction took, minute by minute, and what reuse saved, prompt by prompt."""
         minute, bars = self._evictions
         evicted = f"evicted {mirror.totals.evictions}, {minute}/min"
@@ -195,15 +199,15 @@ class MetricsView(Widget, can_focus=True):
         half = (width - 2) // 2
         words = f"reuse saved {saved(seconds_saved)}"
         if max(cell_len(evicted), cell_len(words)) > half:
-            return Content(join_that_fit([(words, 2), (evicted, 1)], "  ", width))
+            return [(join_that_fit([(words, 2), (evicted, 1)], "  ", width), "")]
         if cell_len(words) + 1 + _LEAST_SPARK > width - 2 - half:
             words = words.removeprefix("reuse ")
         reused = [reused for _, reused in mirror.lately.prompts]
-        return Content.assemble(
-            self._spark([(evicted, 1)], bars, None, half, half),
-            "  ",
-            self._spark([(words, 1)], reused, None, width - 2 - half, half),
-        )
+        return [
+            *self._spark([(evicted, 1)], bars, None, half, half),
+            ("  ", ""),
+            *self._spark([(words, 1)], reused, None, width - 2 - half, half),
+        ]
 
 
 def _rate(value: float | None) -> str:

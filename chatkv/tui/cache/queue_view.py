@@ -21,6 +21,7 @@ from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
 from chatkv.tui.cache.tree_line import plain
 from chatkv.tui.cheap_layout import set_extent
+from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind
 
 _BAR = 8
@@ -44,7 +45,7 @@ def progress(done: int, of: int, width: int = _BAR) -> str:
     return "▰" * full + "▱" * (width - full)
 
 
-class QueueView(ScrollView, Boxed, can_focus=True):
+class QueueView(ScrollView, Boxed, KeptStyles, can_focus=True):
     """``▶ 12 rust help  prefill 128/406``, then those who wait in the order of their turns.
 
     Of one that waits: how much of its prompt is cached now (``matched``) and how often a later one
@@ -160,15 +161,15 @@ class QueueView(ScrollView, Boxed, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One request."""
-        width, base = self.scrollable_content_region.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self.style_of()
         if not self._lines:
             return plain("nothing runs and nobody waits" if y == 0 else "", width, base)
         at = y + self.scroll_offset.y
         if at >= len(self._lines):
             return Strip.blank(width, base)
         line = self._lines[at]
-        style = base + self.get_component_rich_style(line.look.css, partial=True)
-        weight = self.get_component_rich_style("queue--mine", partial=True) if line.mine else None
+        style = base + self.style_of(line.look.css, partial=True)
+        weight = self.style_of("queue--mine", partial=True) if line.mine else None
         name_width = min(_NAME, max(0, width - len(line.lead)) // 3)
         name = pad(self.session_name(line.session), name_width)
         room = max(0, width - len(line.lead) - name_width - 1)
@@ -180,7 +181,7 @@ class QueueView(ScrollView, Boxed, can_focus=True):
             ]
         ).adjust_cell_length(width, base)
         if self.has_focus and at == self._cursor:
-            strip = strip.apply_style(self.get_component_rich_style("queue--cursor", partial=True))
+            strip = strip.apply_style(self.style_of("queue--cursor", partial=True))
         return strip
 
     # -- moving ------------------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from textual.content import Content
-from textual.widget import Widget
 
 from chatkv.tui.cache.cells import join_that_fit
 from chatkv.tui.chat.figures import seconds
+from chatkv.tui.row_widget import Piece, RowWidget
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def human_bytes(count: int) -> str:
     return f"{size:.1f} TiB"
 
 
-class StatusLine(Widget):
+class StatusLine(RowWidget):
     """Figures of the focused session; on a narrow screen the less important ones are dropped."""
 
     DEFAULT_CSS = """
@@ -56,7 +55,7 @@ class StatusLine(Widget):
         """Show these values from now on."""
         if values != self._values:
             self._values = values
-            self.refresh()
+            self.changed()
 
     def line(self, width: int) -> str:
         """What is shown in ``width`` cells."""
@@ -80,6 +79,6 @@ class StatusLine(Widget):
             parts.append((f"pinned {v.pinned}", 3))
         return join_that_fit(parts, " · ", width) if parts else ""
 
-    def render(self) -> Content:
-        """The line in the width there is."""
-        return Content(self.line(self.content_size.width))
+    def rows(self, width: int) -> Sequence[Sequence[Piece]]:
+        """See the base class."""
+        return [[(self.line(width), "")]]

@@ -24,11 +24,13 @@ from chatkv.tui.cache.tree_picture import SORTS, TreePicture
 from chatkv.tui.cache.tree_rows import Row, TreeRows
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.cheap_layout import set_extent
+from chatkv.tui.frame_titles import title_frame
+from chatkv.tui.kept_styles import KeptStyles
 
 _SEARCH_S = 0.025
 
 
-class TreePane(TypedFilter, ScrollView, can_focus=True):
+class TreePane(TypedFilter, ScrollView, KeptStyles, can_focus=True):
     """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
 
     ``▸`` and bold: the focused session leads through it as it stands. ``▹``: another branch of it does.
@@ -72,6 +74,10 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         self._window: tuple[int, list[Row]] | None = None
         """The rows on the screen and the first one's index; None when they may have changed."""
         self._strips: LRUCache[tuple[Line, int, Style], Strip] = LRUCache(2048)
+        self._drawn: dict[int, Line | str] = {}
+        """What each line of the screen was drawn from last."""
+        self._drawn_at = (0, 0)
+        """The first row and the width that it was drawn for."""
         self._faint: frozenset[int] = frozenset()
         self._lit: frozenset[int] = frozenset()
         self._numbers: Mapping[str, int] = {}
@@ -91,7 +97,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         """Session's key → its number in lists, from now on."""
         if numbers != self._numbers:
             self._numbers = dict(numbers)
-            self.refresh()
+            self._redraw()
 
     # -- what it shows -----------------------------------------------------------------------
 
@@ -130,7 +136,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         self._fit()
         self._follow_session(mirror)
         self._set_title()
-        self.refresh()
+        self._redraw()
 
     def _set_title(self) -> None:
         if self._mirror is None:
@@ -148,7 +154,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         title += f" · {steady(self.filter_words)}" if self.filter_words else ""
         if title != self._title:
             self._title = title
-            self.border_title = Content(title)
+            title_frame(self, Content(title))
 
     @property
     def _rows(self) -> TreeRows:
@@ -210,7 +216,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
 
     def _set_extent(self) -> None:
         self._window = None
-        set_extent(self, Size(self.scrollable_content_region.width, len(self._rows)))
+        set_extent(self, Size(self.scrollable_content_region.width, len(self._rows)), redraw=False)
 
     def _reveal(self, key: int) -> None:
         self.scroll_to_region(Region(0, self._rows.index(key), 1, 1), animate=False, force=True)
@@ -219,16 +225,30 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row, from the ones that were drawn before where nothing in it changed."""
-        width, base = self.scrollable_content_region.width, self.rich_style
+        width, base = self.scrollable_content_region.width, self.style_of()
+        if (self.scroll_offset.y, width) != self._drawn_at:
+            self._drawn_at = self.scroll_offset.y, width
+            self._drawn.clear()
+        line = self._drawn[y] = self._line(y)
+        if isinstance(line, str):
+            return plain(line, width, base)
+        key = (line, width, base)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = draw(line, width, self._partial, base)
+        return strip
+
+    def _line(self, y: int) -> Line | str:
+        """What line ``y`` of the screen shows: a row of the tree, or words of our own."""
         mirror, rows_now = self._mirror, self._rows
         if mirror is None or len(rows_now) == 1:
-            return plain(self._nothing(mirror) if y == 0 else "", width, base)
+            return self._nothing(mirror) if y == 0 else ""
         top = self.scroll_offset.y
         if self._window is None or self._window[0] != top or len(self._window[1]) <= y:
             self._window = (top, list(rows_now.rows(top, top + max(self.size.height, y + 1))))
         rows = self._window[1]
         if y >= len(rows):
-            return Strip.blank(width, base)
+            return ""
         here = self.has_focus and rows[y].key == self._cursor
         line = describe(
             rows[y],
@@ -241,13 +261,17 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
             self._lit,
             self._numbers,
         )
-        if line is None:
-            return Strip.blank(width, base)
-        key = (line, width, base)
-        strip = self._strips.get(key)
-        if strip is None:
-            strip = self._strips[key] = draw(line, width, self._partial, base)
-        return strip
+        return "" if line is None else line
+
+    def _redraw(self) -> None:
+        """Draw the lines anew that show something else."""
+        width = self.scrollable_content_region.width
+        if (self.scroll_offset.y, width) != self._drawn_at:
+            self.refresh()
+            return
+        for y, before in self._drawn.items():
+            if self._line(y) != before:
+                self.refresh(Region(0, y, width, 1))
 
     def _nothing(self, mirror: Mirror | None) -> str:
         if self._picture.filter is not None and mirror is not None and len(mirror.nodes) > 1:
@@ -257,7 +281,7 @@ class TreePane(TypedFilter, ScrollView, can_focus=True):
         return "nothing cached yet: send a message"
 
     def _partial(self, component: str) -> Style:
-        return self.get_component_rich_style(component, partial=True)
+        return self.style_of(component, partial=True)
 
     def notify_style_update(self) -> None:
         """Colours may have changed: draw anew."""

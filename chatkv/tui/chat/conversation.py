@@ -6,14 +6,17 @@ import asyncio
 from typing import ClassVar
 
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.events import Click
 from textual.message import Message as TextualMessage
+from textual.widget import Widget
 from textual.widgets import Static
 
 from chatkv.chat.settings import describe
 from chatkv.chat.tree import Message
+from chatkv.tui.chat.looks import MessageLooks
 from chatkv.tui.chat.message import MessageList, MessageView
 from chatkv.tui.chat.messages import AnswerView, Colours, NoticeView, SystemView, UserView
 from chatkv.tui.chat.version import version
@@ -78,7 +81,7 @@ class ConversationView(VerticalScroll):
         bind("chat.verify", "app.verify", "Verify"),
     ]
 
-    def __init__(self, session: Session, who: str, welcome: str) -> None:
+    def __init__(self, session: Session, who: str, welcome: str, looks: MessageLooks) -> None:
         super().__init__()
         self.session = session
         self.who = who
@@ -95,22 +98,48 @@ class ConversationView(VerticalScroll):
         self.selected: str | None = None
         """Id of the message that keys act on; None: the newest."""
         # At least as tall as the view: a followed view puts shorter content at the bottom.
-        self._list = MessageList(classes="list")
+        self._list = MessageList(looks)
         self._earlier = More("", markup=False)
         self._later = More("", markup=False)
         self._system = SystemView("system")
         self._settings = SystemView("set")
         self._empty = Static(welcome, classes="empty", markup=False)
+        self._head: tuple[Widget, ...] = (self._earlier, self._system, self._settings, self._empty)
+        """Above the messages, in this order; mounted when there is first something in them to see."""
         self._lock = asyncio.Lock()
         self._was_at_end = True
 
-    async def on_mount(self) -> None:
+    def compose(self) -> ComposeResult:
+        """What there is to see at first, mounted at once."""
+        path = self.session.conversation.path()
+        self._first = max(0, len(path) - WINDOW)
+        self._views = [self._view(message) for message in path[self._first :]]
+        with self._list:
+            if not path:
+                yield self._empty
+            yield from self._views
+
+    def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
-        await self.mount(self._list)
-        await self.mount(self._later)
-        self._later.display = False
-        await self._list.mount(self._earlier, self._system, self._settings, self._empty)
         self.anchor()
+
+    async def _have(self, widget: Widget, wanted: bool) -> None:
+        """Let one of the head, or the line under all messages, be seen or not."""
+        if wanted and widget.parent is None:
+            if widget is self._later:
+                await self.mount(widget)
+            else:
+                await self._mount_at(self._heads(self._head.index(widget)), widget)
+        widget.display = wanted
+
+    async def _mount_at(self, index: int, *widgets: Widget) -> None:
+        """``index``: the place in the list that the first of them gets."""
+        before = index if index < len(self._list.children) else None
+        await self._list.mount(*widgets, before=before)
+
+    def _heads(self, end: int | None = None) -> int:
+        """How many of the first ``end`` of the head are mounted; None: of all."""
+        return sum(each.parent is not None for each in self._head[:end])
 
     @property
     def at_end(self) -> bool:
@@ -135,7 +164,7 @@ class ConversationView(VerticalScroll):
             self._sync_notes()
             await self._sync_notice()
             await self._sync_live()
-            self._sync_lines(path)
+            await self._sync_lines(path)
 
     async def show_earlier(self) -> None:
         """Mount up to ``WINDOW`` more messages above; what is seen stays where it is."""
@@ -154,8 +183,8 @@ class ConversationView(VerticalScroll):
             self._first = start
             self._views[:0] = views
             below = self.max_scroll_y - self.scroll_offset.y
-            await self._list.mount(*views, after=self._empty)
-            self._sync_lines(path)
+            await self._mount_at(self._heads(), *views)
+            await self._sync_lines(path)
 
             def keep_place() -> None:
                 self.scroll_to(y=self.max_scroll_y - below, animate=False)
@@ -310,9 +339,9 @@ class ConversationView(VerticalScroll):
             await self._let_go(gone)
         fresh = [self._view(message) for message in wanted[same:]]
         if fresh:
-            anchor = self._views[-1] if self._views else self._empty
+            at = self._heads() + len(self._views)
             self._views += fresh
-            await self._list.mount(*fresh, after=anchor)
+            await self._mount_at(at, *fresh)
         surplus = len(self._views) - 2 * WINDOW
         if surplus > 0 and self.at_end and self._end is None:
             old, self._views[:surplus] = self._views[:surplus], []
@@ -379,13 +408,13 @@ class ConversationView(VerticalScroll):
             self._notice_view = NoticeView(self._notice.text, self._notice.reason)
             await self._list.mount(self._notice_view)
 
-    def _sync_lines(self, path: list[Message]) -> None:
+    async def _sync_lines(self, path: list[Message]) -> None:
         first = self._first or 0
-        self._earlier.display = first > 0
+        await self._have(self._earlier, first > 0)
         if first > 0:
             self._earlier.update(f"▲ {first} earlier messages · click, or {hint('move.first')} twice")
         later = 0 if self._end is None else len(path) - self._end + (self.session.running is not None)
-        self._later.display = later > 0
+        await self._have(self._later, later > 0)
         if later > 0:
             self._later.update(f"▼ {later} later messages · click, or {hint('move.last')} for the end")
         head, session = self.session.head, self.session
@@ -395,6 +424,10 @@ class ConversationView(VerticalScroll):
                 unanswered = waits and head is not None and head.id == view.message_id
                 view.note(f"no answer yet · {hint('again')} has it answered" if unanswered else "")
         conversation = self.session.conversation
-        self._system.show(conversation.system or "" if first == 0 else "")
-        self._settings.show(describe(conversation.sampling) if first == 0 else "")
-        self._empty.display = not path and self.session.running is None and self._notice is None
+        system = conversation.system or "" if first == 0 else ""
+        self._system.show(system)
+        await self._have(self._system, bool(system))
+        sampling = describe(conversation.sampling) if first == 0 else ""
+        self._settings.show(sampling)
+        await self._have(self._settings, bool(sampling))
+        await self._have(self._empty, not path and self.session.running is None and self._notice is None)

@@ -21,6 +21,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from chatkv.text import one_line
+from chatkv.tui.chat.looks import MessageLooks
 from chatkv.tui.chat.rows import Block, Laid, Row, Text, gap
 
 WHO = 8
@@ -44,71 +45,11 @@ class _Placed:
 
 
 class MessageList(Vertical):
-    """Knows how all that messages have looks: it would take long to find that out for each of them."""
+    """Messages that look as ``looks`` says."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "message--who",
-        "message--you",
-        "message--model",
-        "message--notice",
-        "message--picked",
-        "message--dim",
-        "message--hover",
-        "message--bar",
-        "message--warning",
-        "message--aside",
-        "inline--em",
-        "inline--strong",
-        "inline--struck",
-        "inline--code",
-        *(f"heading--{level}" for level in range(1, 7)),
-        "list--mark",
-        "quote",
-        "quote--bar",
-        "fence",
-        "wide--mark",
-        "rule",
-        "table--line",
-        "table--head",
-    }
-
-    DEFAULT_CSS = """
-    MessageList {
-        & > .message--who { color: $text-muted; }
-        & > .message--you { color: $accent; text-style: bold; }
-        & > .message--model { color: $success; text-style: bold; }
-        & > .message--notice { color: $warning; text-style: bold; }
-        & > .message--picked { color: $background; background: $accent; text-style: bold; }
-        &:ansi > .message--picked { color: $accent; background: ansi_default; text-style: bold reverse; }
-        & > .message--dim { color: $text-muted; }
-        & > .message--hover { color: $accent; text-style: italic; }
-        & > .message--bar { color: $foreground 30%; }
-        & > .message--warning { color: $warning; }
-        & > .message--aside { color: $text-muted; text-style: italic; }
-        & > .inline--em { text-style: italic; }
-        & > .inline--strong { text-style: bold; }
-        & > .inline--struck { text-style: strike; }
-        &:dark > .inline--code { background: $warning 10%; color: $text-warning 95%; }
-        &:light > .inline--code { background: $error 5%; color: $text-error 95%; }
-        &:ansi > .inline--code { background: ansi_default; }
-        & > .list--mark { color: $text-primary; }
-        &:light > .list--mark { color: $text-secondary; }
-        & > .quote { background: $boost; }
-        & > .quote--bar { color: $text-primary 50%; }
-        &:light > .quote--bar { color: $text-secondary; }
-        & > .fence { color: rgb(210,210,210); background: black 10%; }
-        &:light > .fence { background: white 30%; }
-        &:ansi > .fence { background: transparent; }
-        & > .wide--mark { color: $accent; text-style: bold; }
-        & > .rule { color: $secondary; }
-        & > .table--line { color: $foreground 20%; }
-        & > .table--head { color: $primary; }
-    }
-    """ + "".join(
-        f"MessageList > .heading--{level} {{ color: $markdown-h{level}-color; "
-        f"background: $markdown-h{level}-background; text-style: $markdown-h{level}-text-style; }}"
-        for level in range(1, 7)
-    )
+    def __init__(self, looks: MessageLooks) -> None:
+        super().__init__(classes="list")
+        self.looks = looks
 
 
 class MessageView(Widget):
@@ -301,7 +242,7 @@ class MessageView(Widget):
         text = self._with_selection(row, line)
         parts = [
             Segment(part, (style + own).rich_style)
-            for part, own in text.render(style, end="", parse_style=self._get_style)
+            for part, own in text.render(style, end="", parse_style=self._looks._get_style)
         ]
         strip = Strip(parts).adjust_cell_length(width, style.rich_style)
         if any(part.style is not None and part.style._meta is not None for part in parts):
@@ -312,9 +253,13 @@ class MessageView(Widget):
         segments.append(Segment(" " * _RIGHT, plain))
         return Strip(segments).adjust_cell_length(self.size.width, plain)
 
-    def _visual_style_of(self, *classes: str) -> Style:
+    @property
+    def _looks(self) -> MessageLooks:
         assert isinstance(self.parent, MessageList), "messages are in a list of them"
-        return self.parent.get_visual_style(*classes)
+        return self.parent.looks
+
+    def _visual_style_of(self, *classes: str) -> Style:
+        return self._looks.get_visual_style(*classes)
 
     def _style(self, *classes: str) -> RichStyle:
         return self._visual_style_of(*classes).rich_style

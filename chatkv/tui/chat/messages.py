@@ -62,13 +62,12 @@ class UserView(MessageView):
 
 
 class SystemView(MessageView):
-    """The system prompt, in short, or another setting of the session; not there while it is empty."""
+    """The system prompt, in short, or another setting of the session."""
 
     def __init__(self, who: str) -> None:
         super().__init__(who)
         self._text = ""
         self._said = Text(Content(""))
-        self.display = False
 
     def blocks(self) -> Sequence[Block]:
         """See the base class."""
@@ -76,7 +75,6 @@ class SystemView(MessageView):
 
     def show(self, text: str) -> None:
         """Show this from now on."""
-        self.display = bool(text)
         if text != self._text:
             self._text = text
             self._said = Text(Content(one_line(text, 160)), ("message--aside",))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from textual import on
+from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
 from chatkv.text import one_line
 from chatkv.tui.cache.boxed import fitting
 from chatkv.tui.chat.conversation import ConversationView
+from chatkv.tui.chat.looks import MessageLooks
 from chatkv.tui.chat.who import short_name
+from chatkv.tui.frame_titles import subtitle_frame, title_frame
 from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.session import Session
 
@@ -64,11 +67,16 @@ class ChatPane(Container):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._looks = MessageLooks()
         self._views: list[ConversationView] = []
         self._who = "model"
         self._lines = Content(""), Content("")
         self._used: tuple[int, int] | None = None
         self._glance = Content("")
+
+    def compose(self) -> ComposeResult:
+        """Conversations come when they are shown."""
+        yield self._looks
 
     @property
     def view(self) -> ConversationView | None:
@@ -87,7 +95,9 @@ class ChatPane(Container):
         if view is not None:
             self._views.remove(view)
         else:
-            view = ConversationView(session, self._who, _welcome())
+            view = ConversationView(session, self._who, _welcome(), self._looks)
+            # Textual counts from it where the end is, and learns it by the first layout: a frame too late.
+            view._container_size = self.content_size
             await self.mount(view)
         focused = self.view is not None and self.view.has_focus
         for other in self._views:
@@ -143,5 +153,8 @@ class ChatPane(Container):
             self.set_class(warns, "-near", update=False)
             self.app.stylesheet.apply(self)
         if (title, more) != self._lines:
+            if title != self._lines[0]:
+                title_frame(self, title)
+            if more != self._lines[1]:
+                subtitle_frame(self, more)
             self._lines = (title, more)
-            self.border_title, self.border_subtitle = title, more

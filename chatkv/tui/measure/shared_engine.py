@@ -30,6 +30,8 @@ class Answers:
     last_end: float = 0.0
     prompt_tokens: list[int] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
+    ended: Callable[[], object] = lambda: None
+    """Called behind ``over``, on the engine's thread."""
 
     def hear(self, batch: Batch) -> None:
         """On the engine's thread."""
@@ -46,6 +48,7 @@ class Answers:
             self.last_end = now
         if len(self.prompt_tokens) == self.size:
             self.over.set()
+            self.ended()
 
     @property
     def decode_tps(self) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -64,7 +65,8 @@ def short(name: str, limit: int) -> str:
     return one_line(base, max(1, limit - len(fork))) + fork
 
 
-def chips(listed: Sequence[Item], width: int) -> list[Chip]:
+@lru_cache(maxsize=4)
+def chips(listed: tuple[Item, ...], width: int) -> list[Chip]:
     """One chip an item; names are cut so that all fit ``width`` cells, as far as that goes."""
     row: list[Chip] = []
     for limit in _CHIP_NAMES:
@@ -74,13 +76,18 @@ def chips(listed: Sequence[Item], width: int) -> list[Chip]:
     return row
 
 
+@lru_cache(maxsize=1024)
+def _row_name(name: str) -> str:
+    return steady(one_line(name, _ROW_NAME))
+
+
 def items(listed: Iterable[tuple[int, Session]], current: Session) -> tuple[Item, ...]:
     """One item for each (number, session), in order."""
     return tuple(
         Item(
             session.key,
             number,
-            steady(one_line(session.name, _ROW_NAME)),
+            _row_name(session.name),
             "●" if session.running else "○" if session.unread else "⇄" if session.elsewhere else " ",
             session is current,
             session.hit_percent,
