@@ -128,7 +128,8 @@ class RadixNodes:
             self.leaves.add(node)
 
     def _put(self, parent: Node, data: bytes, blocks: Int32Array, request: int | None) -> Node:
-        grows = request is not None and parent.owner == request and not parent.children
+        # One that gave way and comes back finds what it stored before, maybe without a lock on it yet.
+        grows = request is not None and parent.owner == request and parent.locks and not parent.children
         if not grows or parent.parent is None:
             return self._add(parent, data, blocks, request)
         parent.data += data

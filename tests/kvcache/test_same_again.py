@@ -189,6 +189,19 @@ def test_a_prompt_that_is_computed_again_leaves_the_tree_as_it_is() -> None:
     assert life.nodes == before
 
 
+def test_what_was_computed_before_it_gave_way_grows_only_while_it_is_locked() -> None:
+    life = Watched(60, 4, strict=False)
+    said = [*PROMPT, *ANSWER]
+    life.cache.open(1, said, reuse=False)
+    life.compute(1, said[:16])
+    life.close(1, "preempted")
+    life.cache.open(1, said, resumed=True, reuse=False)
+    life.compute(1, said)
+    assert life.counts == (60 - 8, 0, 8)
+    life.close(1)
+    assert life.counts == (60 - 8, 8, 0)
+
+
 @pytest.mark.parametrize("length", range(1, 23))
 def test_a_conversation_that_was_answered_again_is_not_left_behind(length: int) -> None:
     life = Watched(60, 4, strict=False)
