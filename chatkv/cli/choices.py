@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -72,13 +73,15 @@ def _some(option: str, value: str, known: tuple[str, ...]) -> None:
 
 def check_folder(option: str, path: Path) -> None:
     """Can it be a folder? Raises UsageError that names ``option``."""
-    if path.expanduser().exists() and not path.expanduser().is_dir():
+    # Not Path's own: they raise where there is no such user, and where a name is too long.
+    place = os.path.expanduser(path)
+    if os.path.exists(place) and not os.path.isdir(place):
         raise UsageError(f"{option} takes a folder, and {path} is none")
 
 
 def check_host(option: str, host: str) -> None:
     """Can it be a host's name or address? Raises UsageError that names ``option``."""
-    if re.fullmatch(r"[^\s/:]+|[\da-fA-F:.%]+", host) is None:
+    if re.fullmatch(r"[^\s/:]+|[\da-fA-F:.]+(%[^\s/:]+)?", host) is None:
         raise UsageError(f"{option} takes a host's name or address alone, like 127.0.0.1, not {host!r}")
 
 

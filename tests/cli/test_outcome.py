@@ -51,9 +51,12 @@ def one_error_line(capsys: pytest.CaptureFixture[str]) -> str:
         ("run --model ~nosuchuser/model", "~nosuchuser/model"),
         ("run --model nosuch.gguf", "nosuch.gguf"),
         ("run --sessions README.md", "--sessions takes a folder, and README.md is none"),
+        ("run --sessions ~nosuchuser/x", "needs a terminal"),
+        (f"run --sessions {'x' * 300}", "needs a terminal"),
         ("run --sessions=", "--sessions takes a path, and what is given is empty"),
         ("run --web --web-host http://localhost", "--web-host takes a host's name or address alone"),
         ("run --web --web-host localhost:80", "not 'localhost:80'"),
+        ("run --web-host fe80::1%eth0", "--web-host and --web-port need --web"),
         ("run --max-running 99999999999", "--max-running"),
         ("run", "needs a terminal"),
         # What is wrong with an option is said before a file is looked at.
