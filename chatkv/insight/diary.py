@@ -43,9 +43,9 @@ class Line:
 class Diary:
     """``lines``: the newest ``keep``, newest first.
 
-    An answer takes a block and lengthens its node (or stores one below the last) for each few tokens. Told
-    one by one, that would be all there is to read; so it is a line that stays where it began, until
-    something else happens to the same request or node.
+    An answer takes a block and lengthens its node (or stores one below the last) for each few tokens, or
+    gives the block back where the tree has the same. Told one by one, that would be all there is to read; so
+    it is a line that stays where it began, until something else happens to the same request or node.
     """
 
     def __init__(self, keep: int) -> None:
@@ -89,6 +89,15 @@ class Diary:
                 line.blocks += event.blocks.tolist()
                 size = counted(line.amount, "free block")
                 line.text = f"{line.who or request_name(event.request)} took {size}{_steps(line)}"
+            case kv.RowRepointed():
+                line = self._grown(event, event.request)
+                line.amount += len(event.new)
+                line.blocks += event.new.tolist()
+                size = f"{counted(line.amount, 'block')} of the tree in place of its own equal ones"
+                line.text = f"{line.who or request_name(event.request)} now uses {size}{_steps(line)}"
+            case kv.BlocksFreed(reason="duplicate") if (kv.RowRepointed, event.request) in self._growing:
+                # Those equal ones.
+                self._growing[kv.RowRepointed, event.request].blocks += event.blocks.tolist()
             case kv.NodeStored(request=int(request)) if self._goes_on(event, request):
                 line = self._grown(event, request)
                 line.amount += len(event.tokens)
@@ -123,14 +132,16 @@ class Diary:
         line = self._begin(event, text, who)
         line.nodes, line.blocks = list(about.nodes), list(about.blocks)
         if about.request is not None:
-            for kind in (kv.NodeStored, kv.BlocksAllocated):
+            for kind in (kv.NodeStored, kv.BlocksAllocated, kv.RowRepointed):
                 self._growing.pop((kind, about.request), None)
             if isinstance(event, kv.NodeStored):
                 line.amount, line.steps = len(event.tokens), 1
                 self._growing[kv.NodeStored, about.request] = line
         return True
 
-    def _grown(self, event: kv.NodeExtended | kv.BlocksAllocated | kv.NodeStored, id: int) -> Line:
+    def _grown(
+        self, event: kv.NodeExtended | kv.BlocksAllocated | kv.NodeStored | kv.RowRepointed, id: int
+    ) -> Line:
         """The line to add it to: one that went with the oldest lines begins anew."""
         key = type(event), id
         line = self._growing.get(key)

@@ -7,7 +7,9 @@ import numpy as np
 from chatkv.insight.diary import Diary
 from chatkv.insight.touched import Touched
 from chatkv.kvcache import events as kv
+from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as sched
+from tests.kvcache.lives import compute
 
 
 class Told:
@@ -109,6 +111,24 @@ def test_where_each_block_is_a_node_a_chain_is_one_line() -> None:
         "'a' starts: 9 prompt tokens",
     ]
     assert told.diary.lines[2].about == Touched((4, 3, 2, 1), (0, 2, 4, 6), 1)
+
+
+def test_an_answer_that_is_given_again_is_a_line_of_what_it_took_and_one_of_what_it_gave_back() -> None:
+    told = Told()
+    cache = RadixCache(40, 4, log=told.log)
+    for request in (1, 2):
+        opened = cache.open(request, range(10), session="a")
+        assert opened is not None
+        told.diary.clear()
+        compute(cache, request, list(range(opened.cached, 10)))
+        for token in range(10, 32):
+            compute(cache, request, [token])
+    assert [line.split(" ", 1)[1] for line in told.lines] == [
+        "'a' took 5 free blocks in 5 steps",
+        "'a' now uses 6 blocks of the tree in place of its own equal ones in 6 steps",
+    ]
+    about = told.diary.lines[1].about
+    assert (len(set(about.blocks)), about.request) == (6 + 6, 2)
 
 
 def test_a_line_that_went_with_the_oldest_begins_anew() -> None:
