@@ -43,7 +43,7 @@ def listing(
 
     store = _store(folder)
     if folder is not None and not examples and not store.folder.is_dir():
-        raise ChatkvError(f"there is no folder {store.folder}")
+        raise ChatkvError(f"there is no folder {store.folder}; a chat with --sessions makes it")
     found, problems = (store.examples(), []) if examples else store.load_all()
     rows = [
         (conv.id, conv.name, str(len(conv.messages)), f"{_local(conv.created):%Y-%m-%d %H:%M}")

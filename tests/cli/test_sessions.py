@@ -57,6 +57,13 @@ def test_what_can_not_be_is_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_list_of_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["sessions", "--sessions", str(tmp_path / "no")]) == 1
+    assert capsys.readouterr().err == (
+        f"chatkv: there is no folder {tmp_path / 'no'}; a chat with --sessions makes it\n"
+    )
+
+
 def test_import_makes_sessions(
     store: SessionStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

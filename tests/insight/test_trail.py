@@ -80,3 +80,5 @@ def test_what_was_evicted_from_its_end_belongs_to_it_until_it_goes_on() -> None:
     assert chats.mirror.stand("a", first)
     assert ghosts[3] not in chats.mirror.trail("a")
     assert ghosts[2] in chats.mirror.trail("a")
+    chats.begin("a", ASKED + [6] * 4)
+    assert ghosts[2] not in chats.mirror.trail("a")

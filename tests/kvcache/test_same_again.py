@@ -178,6 +178,34 @@ def test_what_a_fork_started_with_does_not_grow_with_the_other() -> None:
     assert life.nodes == sorted([(PROMPT[:8], 2), (ANSWER[:8], 2), (ANSWER[8:12], 1)])
 
 
+def test_a_fork_of_one_that_ends_inside_a_node_locks_no_more_than_it_uses() -> None:
+    life = answered()
+    life.open(2, PROMPT)
+    life.compute(2, PROMPT[len(life.cache.row(2).tokens) :])
+    for token in ANSWER[:6]:
+        life.compute(2, [token])
+    life.open(3, [*PROMPT, *ANSWER[:10], 1])  # cuts the node behind where the second one is, who locks it all
+    assert life.nodes == sorted([(PROMPT[:8], 2), (WHOLE[:12], 2), (WHOLE[12:], 1)])
+    assert life.cache.fork(2, 4) is not None
+    life.cache.check_integrity()
+    assert life.nodes == sorted([(PROMPT[:8], 3), (WHOLE[:12], 3), (WHOLE[12:], 1)])
+
+
+def test_a_fork_has_the_room_that_is_locked_for_no_use() -> None:
+    life = answered(10)
+    life.open(2, PROMPT)
+    life.compute(2, PROMPT[len(life.cache.row(2).tokens) :])
+    for token in ANSWER[:3]:
+        life.compute(2, [token])
+    life.open(3, OTHER[:1])
+    life.compute(3, OTHER[:1])
+    assert (life.counts, life.cache.room) == ((0, 0, 10), 5)
+    (copy,) = life.cache.fork(2, 4) or ()
+    assert copy.tokens == 1
+    life.cache.check_integrity()
+    assert life.cache.peek([*PROMPT, *ANSWER]) == 12  # what nobody used gave way
+
+
 def test_a_prompt_that_is_computed_again_leaves_the_tree_as_it_is() -> None:
     life = Watched(60, 4, strict=False)
     life.whole(1, [*PROMPT, *ANSWER])
