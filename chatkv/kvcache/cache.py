@@ -126,7 +126,7 @@ class KVCache(ABC):
 
     @property
     def usage(self) -> float:
-        """The part of the pool that requests use, 0…1; a cached prefix nobody uses is not in use [B23]."""
+        """The part of the pool that requests lock, 0…1; a cached prefix nobody uses is not in use [B23]."""
         return self.protected / self.num_blocks
 
     @property

@@ -14,6 +14,7 @@ from chatkv.scheduler import events as ev
 from chatkv.scheduler.plan import Plan
 from chatkv.scheduler.request import Request, State
 from chatkv.scheduler.scheduler import Scheduler
+from tests.scheduler.lives import warm
 
 
 def request(id: int, tokens: int, first: int = 0, max_tokens: int = 100) -> Request:
@@ -227,3 +228,22 @@ def test_who_outgrew_the_pool_by_sharing_ends_and_does_not_wait_for_ever(
     assert sorted(ended) == [r.id for r in requests]
     assert (behind.state, behind.output_tokens) == (State.FINISHED, 2)
     assert scheduler.cache.protected == 0
+
+
+def test_a_chunk_has_the_room_that_is_locked_for_no_use() -> None:
+    """Else a prompt would give way although most of its chunk has a place."""
+    cache = RadixCache(12, 4)
+    first = request(2, 8)
+    warm(cache, [*first.tokens, *range(12_000, 12_012)], 1)
+    scheduler = Scheduler(cache, max_batch_tokens=21)
+    scheduler.add(first)
+    run(scheduler, scheduler.plan())
+    scheduler.add(other := request(3, 36, first=500))
+    run(scheduler, scheduler.plan())
+    assert (cache.free, cache.evictable, cache.room, other.computed) == (1, 0, 4, 20)
+    assert cache.open(9, [7]) is not None
+    assert cache.grow(9, 1)
+    plan = scheduler.plan()
+    assert lengths(plan) == {2: 1, 3: 12}
+    run(scheduler, plan)
+    assert other.preemptions == 0
