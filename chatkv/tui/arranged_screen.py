@@ -169,6 +169,7 @@ class ArrangedScreen(KeyedScreen):
         self.body.again()
         self.cache.again()
         self.changed()
+        self.refresh_bindings()
 
     def set_up(self) -> None:
         """The person has set up the panes in another way: show it, and keep it for the next time."""
@@ -222,6 +223,8 @@ class ArrangedScreen(KeyedScreen):
     def _mind_focus(self) -> None:
         # Textual takes the focus from what is hidden, but not before all of this has been drawn.
         self.call_after_refresh(self._keep_focus)
+        # What is cut to the room that panes have may have been drawn before they had it.
+        self.changed()
 
     def _keep_focus(self) -> None:
         """The focus is never on what can't be seen, nor lost."""

@@ -382,3 +382,50 @@ def test_the_screen_is_one_of_sizes() -> None:
     from chatkv.tui.main_screen import MainScreen
 
     assert issubclass(MainScreen, SizedScreen)
+
+
+async def test_the_end_of_the_chat_stays_in_sight_where_its_pane_gets_another_size(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run():
+        for number in range(8):
+            await bench.ask(f"question {number} " + "word " * 40)
+        view = bench.app.main.chat.view
+        assert view is not None
+        for keys in (("escape", "z"), ("z",), ("c",), ("c",)):
+            await bench.press(*keys)
+            assert view.max_scroll_y > 0
+            assert view.scroll_y == view.max_scroll_y, keys
+
+
+async def test_frames_and_keys_are_right_for_the_room_of_now_however_soon_they_are_drawn(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    async with bench.run() as pilot:
+        await bench.ask("hello")
+        main = bench.app.main
+
+        async def zoom() -> tuple[str, str]:
+            """The chat's lower edge and the keys, drawn by the test once, before there is a layout."""
+            main.action_zoom()
+            await main.draw_chat()
+            await pilot.pause(0.4)
+            lines = bench.screen_text.splitlines()
+            return next((line for line in lines if line.startswith("╰")), ""), lines[-1]
+
+        await bench.press("escape")
+        edge, _ = await zoom()
+        assert "1 node · " in edge
+        assert "context" in edge
+        edge, _ = await zoom()
+        assert "node" not in edge
+        assert "context" in edge
+        main.cache.tree_view.focus()
+        await bench.settle()
+        _, keys = await zoom()
+        assert "Tab" in keys, "there are tabs to go to"
+        main.changed()
+        await main.draw_chat()
+        edge, keys = await zoom()
+        assert "context" in edge
+        assert "Tab" not in keys

@@ -10,6 +10,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.events import Click
+from textual.geometry import Size
+from textual.layout import DockArrangeResult
 from textual.message import Message as TextualMessage
 from textual.widget import Widget
 from textual.widgets import Static
@@ -122,6 +124,12 @@ class ConversationView(VerticalScroll):
     def on_mount(self) -> None:
         """Follow the end until the person scrolls up."""
         self.anchor()
+
+    def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
+        """See the base class."""
+        # Textual counts from it where the end is, and would learn it only after that: a frame too late.
+        self._container_size = self._container_size.with_height(size.height + self.scrollbar_size_horizontal)
+        return super().arrange(size, optimal)
 
     async def _have(self, widget: Widget, wanted: bool) -> None:
         """Let one of the head, or the line under all messages, be seen or not."""

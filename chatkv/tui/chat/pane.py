@@ -96,8 +96,6 @@ class ChatPane(Container):
             self._views.remove(view)
         else:
             view = ConversationView(session, self._who, _welcome(), self._looks)
-            # Textual counts from it where the end is, and learns it by the first layout: a frame too late.
-            view._container_size = self.content_size
             await self.mount(view)
         focused = self.view is not None and self.view.has_focus
         for other in self._views:
