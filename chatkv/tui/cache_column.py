@@ -115,9 +115,7 @@ class CacheColumn(PaneArea):
                 self._tabs[place].show(self._chips(panes))
 
     def on_mount(self) -> None:
-        """Boxes have names before there is anything in them."""
-        self.tree_view.border_title = "Radix tree"
-        self.metrics.border_title = "Metrics"
+        """See now and then whether the picture is right."""
         self.set_interval(CHECK_S, self.check)
 
     def name_sessions(self, name: Callable[[str], str]) -> None:
