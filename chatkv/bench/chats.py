@@ -10,10 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from chatkv.bench.workload import Script, Workload, scripts
 from chatkv.engine.config import EngineConfig
-from chatkv.engine.core import EngineCore
-from chatkv.engine.loading import load
+from chatkv.engine.inline import InlineEngine
 from chatkv.engine.messages import EngineStats, GenerateRequest, Sampling, Turn
-from chatkv.engine.outbox import Outbox
 from chatkv.engine.verifier import ANSWERS_KEPT
 from chatkv.insight.mirror import Mirror
 from chatkv.scheduler.events import StepDone
@@ -70,8 +68,8 @@ def run_chats(
     ``verify``, the answers are verified behind the measured part (the latest ones, see ``Verifier``).
     ``progress(stage, done, total)`` hears of every finished answer. Raises ChatkvError.
     """
-    outbox = Outbox()
-    core, ready = load(replace(config, verify=False), outbox, lambda stage, _: progress(stage, 0, 0))
+    engine = InlineEngine(replace(config, verify=False), lambda stage, _: progress(stage, 0, 0))
+    core, ready = engine.core, engine.ready
     result = ChatsResult(
         config.cache,
         ready.model,
@@ -94,18 +92,14 @@ def run_chats(
         turns.append(Turn("user", script.turns[len(turns) // 2]))
         next_id += 1
         own = sampling if sampling.seed is None else replace(sampling, seed=sampling.seed + next_id - 1)
-        core.add(next_id, GenerateRequest(session, tuple(turns), own), time.perf_counter())
+        engine.submit(GenerateRequest(session, tuple(turns), own))
 
     start = time.perf_counter()
     for session in talks:
         ask(session)
-    while core.has_work:
-        core.step()
+    for batch in engine.batches():
         if core.cache.rows:
             result.unfilled_slots.append(core.cache.unfilled / len(core.cache.rows))
-        batch = outbox.drain()
-        if batch is None:
-            continue
         mirror.apply_all(batch.events)
         for event in batch.events:
             if isinstance(event, StepDone):
@@ -135,24 +129,21 @@ def run_chats(
     result.stats = core.stats
     result.peak_memory = peak_memory()
     if config.verify:
-        _verify(core, outbox, range(max(1, next_id - ANSWERS_KEPT + 1), next_id + 1), result, progress)
+        _verify(engine, range(max(1, next_id - ANSWERS_KEPT + 1), next_id + 1), result, progress)
     return result
 
 
 def _verify(
-    core: EngineCore,
-    outbox: Outbox,
+    engine: InlineEngine,
     ids: range,
     result: ChatsResult,
     progress: Callable[[str, int, int], None],
 ) -> None:
     for id in ids:
-        core.verify(id)
+        engine.core.verify(id)
     done = 0
-    while core.has_work:
-        core.step()
-        batch = outbox.drain()
-        for found in batch.verified if batch is not None else ():
+    for batch in engine.batches():
+        for found in batch.verified:
             done += 1
             progress("verified", done, len(ids))
             result.verified_answers += found.positions > 0

@@ -100,12 +100,10 @@ def run_hot_cold(
 
     Raises ChatkvError.
     """
-    from chatkv.engine.loading import load
-    from chatkv.engine.outbox import Outbox
+    from chatkv.engine.inline import InlineEngine
 
-    outbox = Outbox()
-    core, ready = load(config, outbox, lambda stage, _: progress(stage, 0, 0))
-    result = HotColdResult(ready.model, ready.policy)
+    engine = InlineEngine(config, lambda stage, _: progress(stage, 0, 0))
+    result = HotColdResult(engine.ready.model, engine.ready.policy)
     sampling = replace(sampling, max_tokens=workload.answer_tokens, ignore_stop=True)
     todo = list(enumerate(asks(workload), start=1))[::-1]
     cold: set[int] = set()
@@ -115,18 +113,13 @@ def run_hot_cold(
         id, prompt = todo.pop()
         if prompt.cold:
             cold.add(id)
-        request = GenerateRequest(f"s{id}", (Turn("user", prompt.text),), sampling)
-        core.add(id, request, time.perf_counter())
+        engine.submit(GenerateRequest(f"s{id}", (Turn("user", prompt.text),), sampling))
 
     done = 0
     start = time.perf_counter()
     for _ in range(min(workload.clients, workload.requests)):
         ask()
-    while core.has_work:
-        core.step()
-        batch = outbox.drain()
-        if batch is None:
-            continue
+    for batch in engine.batches():
         for event in batch.events:
             if isinstance(event, RequestAdmitted):
                 overtaken[event.request] = event.overtaken

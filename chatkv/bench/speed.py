@@ -15,7 +15,7 @@ from chatkv.attention.base import PagedBatch
 from chatkv.bench.device_time import attention_seconds, device_seconds, kernel_seconds
 from chatkv.bench.roofline import copy_bandwidth, share, step_bytes, weight_bytes
 from chatkv.engine.core import EngineCore
-from chatkv.engine.messages import GenerateRequest, Sampling, Turn
+from chatkv.engine.messages import GenerateRequest, Sampling
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.runner import Part, laid_out
 from chatkv.errors import ChatkvError, UsageError
@@ -228,9 +228,8 @@ class Bench:
 
     def _ask(self, prompt: list[int], max_tokens: int) -> int:
         self._ids += 1
-        text = " ".join(map(str, prompt))
         sampling = Sampling(max_tokens=max_tokens, ignore_stop=True)
-        request = GenerateRequest(f"s{self._ids}", (Turn("user", text),), sampling)
+        request = GenerateRequest(f"s{self._ids}", tuple(prompt), sampling)
         self._core.add(self._ids, request, time.perf_counter())
         self._hear()
         return self._ids

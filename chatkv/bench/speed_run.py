@@ -8,7 +8,6 @@ from typing import Any, cast
 import torch
 
 from chatkv.bench.device_time import wait
-from chatkv.bench.id_codec import IdCodec
 from chatkv.bench.speed import Bench, Progress, Speed
 from chatkv.engine.compute import build, build_from
 from chatkv.engine.config import EngineConfig, EngineError
@@ -18,6 +17,7 @@ from chatkv.engine.headroom import headroom
 from chatkv.engine.loading import assemble, cores, limits_of
 from chatkv.engine.outbox import Outbox
 from chatkv.model.catalog import resolve
+from chatkv.model.no_tokenizer import NoTokenizer
 from chatkv.model.shapes import SHAPES, random_weights
 from chatkv.model.tokenizer import Codec
 
@@ -64,7 +64,7 @@ def measure(config: EngineConfig, shape: str | None, speed: Speed, progress: Pro
             "give smaller ones with --batch, --context or --prompt"
         )
     outbox = Outbox()
-    core, ready = assemble(config, compute, cast(Codec, IdCodec()), outbox, tell)
+    core, ready = assemble(config, compute, cast(Codec, NoTokenizer()), outbox, tell)
     wait(decoder.device)
     result = Bench(core, outbox, speed, progress).run()
     return {

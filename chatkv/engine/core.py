@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 from chatkv.engine.generation import Generation, siblings
-from chatkv.engine.intake import TurnedDown, take_in
+from chatkv.engine.intake import TurnedDown, is_chat, take_in
 from chatkv.engine.messages import GenerateRequest
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.reports import Reports
@@ -93,7 +93,8 @@ class EngineCore:
             self._reports.turned_down(ids, generate.session, "refused", refusal, request.prompt_tokens)
         else:
             own = siblings(ids, generate.sampling)
-            self._live(Generation(request, generate.sampling, self.codec, queued, own))
+            chat = is_chat(generate.prompt)
+            self._live(Generation(request, generate.sampling, self.codec, queued, own, chat=chat))
 
     def stop(self, id: int) -> None:
         """End a request in any state; what it wrote stays findable. An unknown or finished id is ignored."""

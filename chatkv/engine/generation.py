@@ -44,8 +44,10 @@ class Generation:
         codec: Codec,
         queued: float,
         siblings: tuple[Sibling, ...] = (),
+        *,
+        chat: bool = True,
     ) -> None:
-        """``queued``: ``time.perf_counter()`` when the person asked."""
+        """``queued``: ``time.perf_counter()`` when it was asked for. ``chat``: it answers a conversation."""
         self.request = request
         self.sampling = sampling
         self.siblings = siblings
@@ -53,10 +55,10 @@ class Generation:
         self.first: float | None = None
         self.last = queued
         self.told_near = False
-        self._codec = codec
+        self._codec, self._chat = codec, chat
         self._sampler = Sampler(sampling, request.tokens[: request.prompt_tokens].tolist())
         self._detokenizer = codec.detokenizer()
-        self._splitter = codec.splitter()
+        self._splitter = codec.splitter(chat)
         self._stops = StopStrings(sampling.stop)
         self._raw: list[str] = []
         """Of each sampled token: the text that came with it …"""
@@ -77,7 +79,7 @@ class Generation:
             max_tokens=own.max_tokens,
             namespace=own.namespace,
         )
-        return Generation(request, sibling.sampling, self._codec, self.queued, behind)
+        return Generation(request, sibling.sampling, self._codec, self.queued, behind, chat=self._chat)
 
     @property
     def needs_logits(self) -> bool:

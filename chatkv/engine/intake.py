@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeGuard, cast
 
 import numpy as np
 
-from chatkv.engine.messages import MAX_ANSWERS, GenerateRequest
+from chatkv.engine.messages import MAX_ANSWERS, GenerateRequest, Prompt, Turn
 from chatkv.engine.sampling_check import check_sampling
 from chatkv.errors import ChatkvError
 from chatkv.model.tokenizer import Codec
@@ -35,13 +36,13 @@ def take_in(
     if problem:
         return TurnedDown("error", problem)
     try:
-        prompt = codec.encode_chat(generate.turns)
+        prompt = encode(generate.prompt, codec)
     except ChatkvError as error:
         return TurnedDown("error", str(error))
     except Exception as error:
         logger.exception("request %d could not be tokenised", id)
         return TurnedDown("error", f"this prompt could not be tokenised: {type(error).__name__}: {error}")
-    if not prompt:
+    if not len(prompt):
         return TurnedDown("error", "this prompt has no tokens: write something first")
     unknown = next((token for token in prompt if not 0 <= token < vocab), None)
     if unknown is not None:
@@ -63,6 +64,20 @@ def take_in(
         max_tokens=generate.sampling.max_tokens,
         namespace=generate.namespace,
     )
+
+
+def encode(prompt: Prompt, codec: Codec) -> Sequence[int]:
+    """Token ids of whatever was asked. Raises ModelError."""
+    if isinstance(prompt, str):
+        return codec.encode_prompt(prompt)
+    if is_chat(prompt):
+        return codec.encode_chat(prompt)
+    return cast("tuple[int, ...]", prompt)
+
+
+def is_chat(prompt: Prompt) -> TypeGuard[tuple[Turn, ...]]:
+    """Whether ``prompt`` is a conversation, not token ids or a text."""
+    return not isinstance(prompt, str) and all(isinstance(part, Turn) for part in prompt[:1])
 
 
 def _check_answers(n: int) -> str | None:

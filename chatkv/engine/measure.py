@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-from chatkv.engine.messages import Measured, Turn
+from chatkv.engine.intake import encode
+from chatkv.engine.messages import Measured, Prompt
 from chatkv.errors import ChatkvError
 from chatkv.kvcache.cache import KVCache
 from chatkv.model.tokenizer import Codec
@@ -13,14 +13,17 @@ from chatkv.model.tokenizer import Codec
 logger = logging.getLogger(__name__)
 
 
-def measure(ticket: int, session: str, turns: Sequence[Turn], codec: Codec, cache: KVCache) -> Measured:
-    """Its tokens, and how many of them are in the cache now. Changes nothing; never raises."""
+def measure(ticket: int, session: str, prompt: Prompt, codec: Codec, cache: KVCache) -> Measured:
+    """Count the tokens of ``prompt``, and those of them that are in the cache now.
+
+    Changes nothing; never raises: ``Measured.problem`` says what was wrong.
+    """
     try:
-        prompt = codec.encode_chat(turns)
-        reused = cache.peek(prompt, session=session)
+        ids = encode(prompt, codec)
+        reused = cache.peek(ids, session=session)
     except ChatkvError as error:
         return Measured(ticket, 0, 0, str(error))
     except Exception as error:
         logger.exception("a prompt could not be measured")
         return Measured(ticket, 0, 0, f"this prompt could not be measured: {type(error).__name__}: {error}")
-    return Measured(ticket, len(prompt), reused)
+    return Measured(ticket, len(ids), reused)

@@ -27,6 +27,7 @@ __all__ = [
     "GenerateRequest",
     "Loading",
     "Measured",
+    "Prompt",
     "Ready",
     "Role",
     "Sampling",
@@ -87,9 +88,16 @@ class Sampling:
     """None: no log-probabilities; n: those of the chosen token and of the n likeliest (0 … 20)."""
 
 
+Prompt = tuple[Turn, ...] | tuple[int, ...] | str
+"""A conversation (the chat template makes its prompt), token ids as they are, or a plain text to go on
+with (BOS in front where the tokenizer adds one; control tokens that it spells are text)."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """Ask for the next answer to ``turns`` (the last one is the user's).
+    """Ask for the next answer to a conversation (its last turn is the user's), or for what follows a prompt.
+
+    Only a conversation's answer is split into thinking and text.
 
     ``n`` answers are n requests over one prompt, whose blocks they share: ``Engine.submit`` returns the
     first one's id, the others have the ids that follow it. Each has its own deltas and its own
@@ -98,7 +106,7 @@ class GenerateRequest:
     """
 
     session: str
-    turns: tuple[Turn, ...]
+    prompt: Prompt
     sampling: Sampling = field(default_factory=Sampling)
     namespace: str = ""
     """Requests of different namespaces never share blocks."""

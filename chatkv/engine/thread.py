@@ -21,7 +21,7 @@ from chatkv.engine.messages import (
     Finished,
     GenerateRequest,
     Loading,
-    Turn,
+    Prompt,
 )
 from chatkv.engine.outbox import Outbox
 from chatkv.errors import ChatkvError
@@ -95,8 +95,8 @@ class Engine:
         """
         self._commands.put(lambda core: core.verify(request))
 
-    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
-        """Tell what asking for the next answer to ``turns`` would cost; ``Measured`` follows.
+    def measure(self, ticket: int, session: str, prompt: Prompt) -> None:
+        """Tell what asking for an answer to ``prompt`` would cost; ``Measured`` follows.
 
         Nothing is changed by it, not even what was used last.
         """
@@ -104,7 +104,7 @@ class Engine:
         def tell(core: EngineCore) -> None:
             from chatkv.engine.measure import measure
 
-            self._listener(measure(ticket, session, turns, core.codec, core.cache))
+            self._listener(measure(ticket, session, prompt, core.codec, core.cache))
 
         self._commands.put(tell)
 

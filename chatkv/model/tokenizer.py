@@ -78,6 +78,8 @@ class Codec:
         variables = source.special_tokens
         if source.template is None and not source.adds_bos:
             variables = variables | {"bos_token": ""}
+        bos = self._control.get(variables.get("bos_token", "")) if source.adds_bos else None
+        self._begins = [] if bos is None else [bos]
         self._prompts: OrderedDict[_Key, tuple[int, ...]] = OrderedDict()
         self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
@@ -103,6 +105,10 @@ class Codec:
     def encode_text(self, text: str) -> list[int]:
         """Ids of a plain text: no BOS, and never a control id, whatever it spells."""
         return self._plain.encode(text)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a text to go on with: ``encode_text``, behind BOS where the tokenizer adds one."""
+        return [*self._begins, *self._plain.encode(text)]
 
     def encode_later(self, text: str) -> list[int]:
         """As ``encode_text``, for a text that does not start its prompt."""
@@ -223,9 +229,9 @@ class Codec:
         """A fresh incremental decoder for one answer."""
         return Detokenizer(self._tokenizer, self._special_ids, self._bytes, self._marks)
 
-    def splitter(self) -> ThinkingSplitter:
-        """A fresh splitter of one answer's text into thinking and answer."""
-        return ThinkingSplitter(self._thinks, self._thinking.opened)
+    def splitter(self, chat: bool = True) -> ThinkingSplitter:
+        """A fresh splitter of one answer's text into thinking and answer; without ``chat`` all is text."""
+        return ThinkingSplitter(self._thinks and chat, self._thinking.opened and chat)
 
     def _encode(self, run: Iterable[Piece], first: bool) -> list[int]:
         """Ids of a run of pieces: control tokens in the template's parts, and the plain text between them.

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from textual.message import Message
 
-from chatkv.engine.messages import EngineMessage, GenerateRequest, Turn
+from chatkv.engine.messages import EngineMessage, GenerateRequest, Prompt
 
 
 class EnginePort(Protocol):
@@ -28,8 +28,8 @@ class EnginePort(Protocol):
     def pin(self, node: int, pinned: bool) -> None:
         """Have a node of the tree evicted last, or no longer; ``PinRefused`` follows where it can't be."""
 
-    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
-        """Tell what asking for the next answer to ``turns`` would cost; ``Measured`` follows."""
+    def measure(self, ticket: int, session: str, prompt: Prompt) -> None:
+        """Tell what asking for an answer to ``prompt`` would cost; ``Measured`` follows."""
 
     def verify(self, request: int) -> None:
         """Compute a finished request again without the cache; ``Verified`` follows."""

@@ -17,7 +17,6 @@ from chatkv.attention.flashinfer_rules import Heads, Limits
 from chatkv.bench import speed_run
 from chatkv.bench.chats import ChatsResult
 from chatkv.bench.device_time import attention_seconds, device_seconds, kernel_seconds
-from chatkv.bench.id_codec import IdCodec
 from chatkv.bench.roofline import best_seconds, copy_bandwidth, share, step_bytes, weight_bytes
 from chatkv.bench.speed import ASKED_MORE, WARM_UP, Bench, DecodeSpeed, Speed
 from chatkv.cli import choices
@@ -26,6 +25,7 @@ from chatkv.cli.outcome import invoke
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.model.decoder import Decoder
+from chatkv.model.no_tokenizer import NoTokenizer
 from chatkv.model.quantise import pack, unusable
 from chatkv.model.shapes import SHAPES, random_weights
 from tests.attention import flashinfer_fakes
@@ -94,7 +94,7 @@ def test_no_request_ends_before_the_last_step_is_timed(decoder: Decoder, step_to
     speed = replace(SMALL, batches=(1, 6))
     rig = Rig(
         decoder,
-        IdCodec(),
+        NoTokenizer(),
         num_blocks=speed.blocks(4),
         max_batch_tokens=step_tokens,
         max_running=6,
@@ -126,7 +126,7 @@ def test_with_graphs_each_batch_is_measured_twice(
     graphs = Graphs()
     rig = Rig(
         decoder,
-        IdCodec(),
+        NoTokenizer(),
         num_blocks=SMALL.blocks(4),
         max_running=3,
         max_context=SMALL.tokens,
@@ -160,7 +160,7 @@ def test_with_graphs_each_batch_is_measured_twice(
 
 
 def test_a_request_that_ends_early_ends_the_run(decoder: Decoder) -> None:
-    rig = Rig(decoder, IdCodec(), num_blocks=8, block_size=4, max_context=10)
+    rig = Rig(decoder, NoTokenizer(), num_blocks=8, block_size=4, max_context=10)
     with pytest.raises(ChatkvError, match="a measured request ended early: this prompt has 20 tokens"):
         Bench(rig.core, rig.outbox, SMALL, lambda *stage: None).run()
 

@@ -61,8 +61,11 @@ class NumberCodec:
     def detokenizer(self) -> NumberDetokenizer:
         return NumberDetokenizer()
 
-    def splitter(self) -> ThinkingSplitter:
-        return ThinkingSplitter(self.thinks, self.opened)
+    def splitter(self, chat: bool = True) -> ThinkingSplitter:
+        return ThinkingSplitter(self.thinks and chat, self.opened and chat)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        return [int(n) for n in text.split()]
 
     def encode_later(self, text: str) -> list[int]:
         return [int(n) for n in text.split()]
@@ -141,16 +144,23 @@ class Rig:
         self.take()
 
     def ask(
-        self, turns: Sequence[Turn], session: str = "s", n: int = 1, namespace: str = "", **sampling: Any
+        self,
+        prompt: Sequence[Turn] | Sequence[int] | str,
+        session: str = "s",
+        n: int = 1,
+        namespace: str = "",
+        **sampling: Any,
     ) -> int:
         id, self.next_id = self.next_id, self.next_id + n
-        request = GenerateRequest(session, tuple(turns), Sampling(**sampling), namespace, n)
+        request = GenerateRequest(
+            session, prompt if isinstance(prompt, str) else tuple(prompt), Sampling(**sampling), namespace, n
+        )
         self.core.add(id, request, time.perf_counter())
         self.take()
         return id
 
     def ask_ids(self, ids: Sequence[int], session: str = "s", **options: Any) -> int:
-        return self.ask([Turn("user", " ".join(map(str, ids)))], session, **options)
+        return self.ask(ids, session, **options)
 
     def step(self) -> None:
         self.core.step()

@@ -49,3 +49,34 @@ def test_what_can_not_be_measured_is_told(tiny_llama: Tiny, cache: str) -> None:
     told = measure(1, "s", [Turn("assistant", "x", (2**40,))], NumberCodec(), rig.cache)  # type: ignore[arg-type]
     assert (told.ticket, told.reused) == (1, 0)
     assert "could not be measured" in told.problem
+
+
+@pytest.mark.parametrize("cache", ["radix", "hash", "none"])
+def test_token_ids_are_a_prompt_of_their_own(tiny_llama: Tiny, cache: str) -> None:
+    rig = Rig(tiny_llama.decoder, cache=cache)
+    for turn in range(2):
+        id = rig.ask(tuple(PROMPT), max_tokens=6)
+        rig.run()
+        assert list(rig.finished[id].token_ids) == expected(tiny_llama.reference, PROMPT, 6)
+        assert rig.finished[id].cached == (
+            len(PROMPT) - 1 if turn and cache == "radix" else 16 * (turn and cache != "none")
+        )
+
+
+def test_only_a_conversation_is_split_into_thinking_and_text(tiny_llama: Tiny) -> None:
+    codec = NumberCodec()
+    codec.thinks = codec.opened = True
+    rig = Rig(tiny_llama.decoder, codec)
+    text = " ".join(map(str, PROMPT))
+    chat, plain, ids = (
+        rig.ask([Turn("user", text)], max_tokens=3),
+        rig.ask(text, max_tokens=3),
+        rig.ask(tuple(PROMPT), max_tokens=3),
+    )
+    rig.run()
+    assert rig.finished[chat].thinking
+    assert not rig.finished[chat].text
+    for other in (plain, ids):
+        assert rig.finished[other].text
+        assert not rig.finished[other].thinking
+        assert rig.finished[other].token_ids == rig.finished[chat].token_ids

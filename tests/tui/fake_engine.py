@@ -32,7 +32,7 @@ Script = Callable[[GenerateRequest], str]
 
 
 def echo(request: GenerateRequest) -> str:
-    return f"You said: {request.turns[-1].text}"
+    return f"You said: {request.prompt[-1].text}"
 
 
 @dataclass
@@ -94,7 +94,7 @@ class FakeEngine:
         self.listener(Loading("loading torch", None))
 
     def submit(self, request: GenerateRequest) -> int:
-        prompt = self._prompt(request.turns)
+        prompt = self._prompt(request.prompt)
         first = len(self.requests) + 1
         for id in range(first, first + request.answers):
             self.requests.append(request)

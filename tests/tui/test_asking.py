@@ -41,7 +41,7 @@ async def test_the_next_turn_goes_in_with_the_sampled_ids_and_hits(tmp_path: Pat
         await bench.ask("one two three")
         await bench.ask("four")
         answer = bench.session.conversation.path()[1]
-        assert bench.engine.requests[1].turns == (
+        assert bench.engine.requests[1].prompt == (
             Turn("user", "one two three"),
             Turn("assistant", "You said: one two three", answer.token_ids),
             Turn("user", "four"),
@@ -60,7 +60,7 @@ async def test_the_system_prompt_comes_first(tmp_path: Path) -> None:
     async with bench.run():
         assert "system Be brief." in bench.screen_text
         await bench.ask("hi")
-        assert bench.engine.requests[0].turns[0] == Turn("system", "Be brief.")
+        assert bench.engine.requests[0].prompt[0] == Turn("system", "Be brief.")
 
 
 async def test_ids_of_another_model_are_not_sent(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_ids_of_another_model_are_not_sent(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     async with bench.run():
         await bench.ask("again")
-        assert bench.engine.requests[0].turns[1] == Turn("assistant", "yo", None)
+        assert bench.engine.requests[0].prompt[1] == Turn("assistant", "yo", None)
 
 
 async def test_a_question_before_the_model_is_loaded_waits_for_it(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_refused_question_says_what_to_do_and_keeps_the_text(tmp_path: P
         assert bench.texts()[-1] == ("assistant", "You said: fine")
         await bench.ask("short")
         assert "don't fit" not in bench.screen_text
-        assert [t.text for t in bench.engine.requests[-1].turns] == ["fine", "You said: fine", "short"]
+        assert [t.text for t in bench.engine.requests[-1].prompt] == ["fine", "You said: fine", "short"]
 
 
 async def test_a_refusal_does_not_overwrite_what_is_being_typed(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_editing_replaces_the_last_question(tmp_path: Path) -> None:
         assert bench.app.main.prompt.text == "typo"
         await bench.ask("fixed")
         assert [t for r, t in bench.texts() if r == "user"] == ["first", "fixed"]
-        assert [t.text for t in bench.engine.requests[-1].turns if t.role == "user"] == ["first", "fixed"]
+        assert [t.text for t in bench.engine.requests[-1].prompt if t.role == "user"] == ["first", "fixed"]
 
 
 async def test_an_edit_can_be_dropped(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_questions_without_an_answer_are_joined_for_the_model(tmp_path: Pa
     bench = Bench(tmp_path)
     async with bench.run():
         await bench.ask("after it")
-        assert bench.engine.requests[0].turns == (Turn("user", "before the crash\n\nafter it"),)
+        assert bench.engine.requests[0].prompt == (Turn("user", "before the crash\n\nafter it"),)
 
 
 async def test_an_unanswered_question_can_be_answered_later(tmp_path: Path) -> None:

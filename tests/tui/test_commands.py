@@ -116,7 +116,7 @@ async def test_system_rename_and_presets(tmp_path: Path, monkeypatch: pytest.Mon
         await bench.type("/set top_k 5")
         await bench.type("/preset save short")
         await bench.ask("hi")
-        assert bench.engine.requests[0].turns[0].text == "Be brief.\nAlways."
+        assert bench.engine.requests[0].prompt[0].text == "Be brief.\nAlways."
         assert bench.session.name == "my talk"
         await bench.type("/preset precise")
         assert bench.session.conversation.sampling == {"temperature": 0}
@@ -144,7 +144,7 @@ async def test_beginning_again_keeps_what_was_said(tmp_path: Path) -> None:
         await bench.type("/clear")
         assert bench.texts() == []
         await bench.ask("two")
-        assert [t.text for t in bench.engine.requests[-1].turns] == ["two"]
+        assert [t.text for t in bench.engine.requests[-1].prompt] == ["two"]
         assert "2/2 ← →" in bench.screen_text
         await bench.press("escape", "left")
         assert bench.texts()[0] == ("user", "one")

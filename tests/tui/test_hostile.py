@@ -68,7 +68,7 @@ async def test_in_questions_answers_and_names(tmp_path: Path, text: str) -> None
 async def test_in_every_pane(tmp_path: Path) -> None:
     """As sessions' names, in what tokens say, in what failed: nothing acts, and no row is shifted."""
     bench = Bench(
-        tmp_path, script=lambda request: f"{request.turns[-1].text} end", num_blocks=300, block_size=8
+        tmp_path, script=lambda request: f"{request.prompt[-1].text} end", num_blocks=300, block_size=8
     )
     async with bench.run(size=(200, 50), toasts=True) as pilot:
         app, main = bench.app, bench.app.main

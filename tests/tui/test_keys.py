@@ -264,7 +264,7 @@ async def test_changed_keys_act_and_are_named_everywhere(tmp_path: Path) -> None
         assert bench.app.main.prompt.text == "one\ntwo"
         assert "^d send · enter newline" in str(bench.app.main.prompt.border_subtitle)
         await bench.press("ctrl+d")
-        assert bench.engine.requests[-1].turns[0].text == "one\ntwo"
+        assert bench.engine.requests[-1].prompt[0].text == "one\ntwo"
         bench.engine.finish_all()
         await bench.press("ctrl+n")
         assert len(bench.app.book.sessions) == 1

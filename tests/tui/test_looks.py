@@ -27,7 +27,7 @@ PLAYED = 1_700_000_100.0
 
 
 def answer(request: GenerateRequest) -> str:
-    return ANSWERS.get(request.turns[-1].text, "Yes.")
+    return ANSWERS.get(request.prompt[-1].text, "Yes.")
 
 
 class Scene(Bench):

@@ -17,7 +17,7 @@ async def test_a_new_line_does_not_send(tmp_path: Path, key: str) -> None:
     bench = Bench(tmp_path)
     async with bench.run():
         await bench.press("a", key, "b", "enter")
-        assert bench.engine.requests[0].turns[0].text == "a\nb"
+        assert bench.engine.requests[0].prompt[0].text == "a\nb"
 
 
 @pytest.mark.parametrize("key", ["1", "9", "b", "enter"])
@@ -54,7 +54,7 @@ async def test_a_paste_keeps_its_lines_and_loses_control_characters(tmp_path: Pa
         bench.app.main.prompt.post_message(events.Paste("one\r\ntwo\x1b]52;c;aGk=\x07\rthree\tend"))
         await bench.settle()
         await bench.press("enter")
-        assert bench.engine.requests[0].turns[0].text == "one\ntwo]52;c;aGk=\nthree\tend"
+        assert bench.engine.requests[0].prompt[0].text == "one\ntwo]52;c;aGk=\nthree\tend"
 
 
 async def test_a_megabyte_is_sent_whole_and_shown_in_short(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_a_megabyte_is_sent_whole_and_shown_in_short(tmp_path: Path) -> No
         assert len(prompt.text) < 60
         assert "pasted 1,000,003 characters" in bench.screen_text
         await bench.press("home", *"see:", "enter")
-        assert bench.engine.requests[0].turns[0].text == "see:" + big
+        assert bench.engine.requests[0].prompt[0].text == "see:" + big
         assert "996,007 more characters" in bench.screen_text
         bench.engine.finish_all()
         await bench.settle()
@@ -113,7 +113,7 @@ async def test_typing_right_after_sending_is_not_lost(tmp_path: Path) -> None:
         for key in [*"one", "enter", *"two"]:
             bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
         await bench.settle()
-        assert bench.engine.requests[0].turns[0].text == "one"
+        assert bench.engine.requests[0].prompt[0].text == "one"
         assert bench.app.main.prompt.text == "two"
         await bench.press("enter")
         assert bench.app.main.prompt.text == "two"

@@ -203,7 +203,7 @@ async def test_deleting_the_last_session_leaves_an_empty_one(tmp_path: Path) -> 
 
 
 async def test_the_list_filters_by_name_and_by_what_was_said(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, script=lambda request: f"about {request.turns[-1].text[::-1]}")
+    bench = Bench(tmp_path, script=lambda request: f"about {request.prompt[-1].text[::-1]}")
     async with bench.run():
         await bench.ask("apples")
         await bench.press("ctrl+n")
@@ -315,7 +315,7 @@ async def test_a_system_prompt_is_kept_shared_with_new_sessions_and_sent(tmp_pat
         await bench.press("ctrl+n")
         assert "system Be brief." in bench.screen_text
         await bench.ask("two")
-        assert [r.turns[0].text for r in bench.engine.requests] == ["Be brief.", "Be brief."]
+        assert [r.prompt[0].text for r in bench.engine.requests] == ["Be brief.", "Be brief."]
         bench.app.action_system()
         await bench.settle()
         await bench.press("ctrl+u", "enter")

@@ -45,7 +45,7 @@ async def test_thinking_in_an_imported_answer_is_folded_and_not_sent_as_its_text
         await bench.type(f"/export json {back}")
         assert json.loads(back.read_text())["messages"] == messages
         await bench.ask("more")
-        assert bench.engine.requests[-1].turns[1] == Turn(
+        assert bench.engine.requests[-1].prompt[1] == Turn(
             "assistant", "The answer.", None, "first second third"
         )
         await bench.press("escape", "K", "K", "K", "t")
@@ -128,7 +128,7 @@ async def test_a_fork_and_the_next_prompt_have_it_apart(tmp_path: Path) -> None:
         assert len(bench.app.book.sessions) == 2
         assert "▸ thought for 1 word" in bench.screen_text
         await bench.ask("more")
-        assert bench.engine.requests[-1].turns[1].text == "answer"
+        assert bench.engine.requests[-1].prompt[1].text == "answer"
         await bench.press("escape", "t")
         assert "│ reason" in bench.screen_text
 

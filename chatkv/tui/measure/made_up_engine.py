@@ -14,8 +14,8 @@ from chatkv.engine.messages import (
     Finished,
     GenerateRequest,
     Measured,
+    Prompt,
     Ready,
-    Turn,
 )
 from chatkv.kvcache.events import Event
 from chatkv.tui.measure.made_up import BLOCK, Growing, MadeUpCache, words
@@ -95,7 +95,7 @@ class MadeUpEngine:
     def verify(self, request: int) -> None:
         """There is nothing to compare with."""
 
-    def measure(self, ticket: int, session: str, turns: Sequence[Turn]) -> None:
+    def measure(self, ticket: int, session: str, prompt: Prompt) -> None:
         """Every prompt is as long as every other."""
         self._listener(Measured(ticket, _PROMPT, 0))
 
