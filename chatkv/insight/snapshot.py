@@ -145,6 +145,21 @@ class Snapshot:
         """Write the file as a whole or not at all, for the person's own eyes. Raises SnapshotError."""
         write_snapshot(path, self.to_json())
 
+    def _repr_html_(self) -> str:
+        """Return the picture that a notebook shows."""
+        from chatkv.insight.svg import render_svg
+
+        return render_svg(self)
+
+    def __rich__(self) -> Any:
+        """Return what rich prints."""
+        from rich.console import Group
+        from rich.text import Text
+
+        from chatkv.insight.render import render_text
+
+        return Group(Text(render_text(self).rstrip(), no_wrap=True, overflow="ellipsis"))
+
 
 def write_snapshot(path: Path, text: str) -> None:
     """A snapshot in some format, whole or not at all. Raises SnapshotError."""
