@@ -23,15 +23,15 @@ def smollm2_folder() -> Path:
 @pytest.fixture(scope="session")
 def flashinfer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """The installed library, which compiles nothing; skips where it isn't installed."""
-    from chatkv.attention import flashinfer_library
+    from chatkv.attention.flashinfer import probe
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path_factory.mktemp("flashinfer")))
         # On a machine with nvcc a call with CPU tensors would start a build.
         patch.setenv("FLASHINFER_DISABLE_JIT", "1")
         try:
-            library = flashinfer_library.load()
-        except flashinfer_library.FlashInferError as error:
+            library = probe.load()
+        except probe.FlashInferError as error:
             pytest.skip(f"FlashInfer: {error}")
         yield library
 

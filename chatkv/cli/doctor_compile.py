@@ -13,10 +13,10 @@ def compile_kernels(model: str, device: str) -> None:
     """Compile and try them, with a line of what is going on; raises ChatkvError with the reason."""
     import torch
 
-    from chatkv.attention import flashinfer_start
-    from chatkv.attention.flashinfer_library import FlashInferError
-    from chatkv.attention.flashinfer_rules import Heads, Limits
-    from chatkv.attention.flashinfer_tools import tools
+    from chatkv.attention.flashinfer import probe
+    from chatkv.attention.flashinfer.probe import FlashInferError
+    from chatkv.attention.flashinfer.rules import Heads, Limits
+    from chatkv.cli.doctor_tools import tools
     from chatkv.cli.output import progress_bar
     from chatkv.engine.devices import pick
     from chatkv.model.catalog import resolve
@@ -35,7 +35,7 @@ def compile_kernels(model: str, device: str) -> None:
         what = f"head_dim {heads.head_dim} in {dtype_name(dtype)}"
         advance(f"compiling FlashInfer's kernels for {what}; the first time takes minutes", 0, 0)
         try:
-            flashinfer_start.start(heads, place.device, place.capability, Limits())
+            probe.start(heads, place.device, place.capability, Limits())
             if place.device.type == "cuda":
                 torch.cuda.synchronize(place.device)
         except (FlashInferError, RuntimeError) as error:

@@ -6,9 +6,9 @@ import os
 
 import torch
 
-from chatkv.attention import flashinfer_library
-from chatkv.attention.flashinfer_rules import OLDEST_GPU, arch
-from chatkv.attention.flashinfer_tools import driver, tools
+from chatkv.attention.flashinfer import probe
+from chatkv.attention.flashinfer.rules import OLDEST_GPU, arch
+from chatkv.cli.doctor_tools import driver, tools
 from chatkv.engine.devices import cuda_problem, pick
 
 
@@ -39,10 +39,10 @@ def _gpu(index: int) -> tuple[str, str]:
 
 
 def _flashinfer(capability: tuple[int, int] | None) -> str:
-    problem = flashinfer_library.why_not()
+    problem = probe.why_not()
     if problem is not None:
         return f"can't be had: {problem}"
-    version = f"{flashinfer_library.version()} is installed"
+    version = f"{probe.version()} is installed"
     if capability is None:
         return f"{version}, but serves NVIDIA GPUs only"
     if capability < OLDEST_GPU:
@@ -52,8 +52,8 @@ def _flashinfer(capability: tuple[int, int] | None) -> str:
 
 def _kernels() -> list[tuple[str, str]]:
     """Their folder, whose name is the key (torch's CUDA and nvcc's release), and how many there are."""
-    base = flashinfer_library.kernel_cache()
-    folder = flashinfer_library.kernels_of(base)
+    base = probe.kernel_cache()
+    folder = probe.kernels_of(base)
     compiled = sorted({file.parent.name for file in folder.glob("*/cached_ops/*/*.so")})
     return [
         ("FlashInfer: kernels in", f"{base}{unwritable(base)}"),

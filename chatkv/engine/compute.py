@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from chatkv.attention.base import AttentionBackend
-from chatkv.attention.flashinfer_rules import Limits
+from chatkv.attention.flashinfer.rules import Limits
 from chatkv.engine.compute_cpu import build_on_cpu
 from chatkv.engine.compute_gpu import build_on_gpu
 from chatkv.engine.config import EngineError

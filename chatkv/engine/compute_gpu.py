@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import torch
 
-from chatkv.attention import flashinfer_library, flashinfer_start
 from chatkv.attention.base import AttentionBackend
-from chatkv.attention.flashinfer_library import FlashInferError
-from chatkv.attention.flashinfer_rules import Heads, Limits, arch
+from chatkv.attention.flashinfer import probe
+from chatkv.attention.flashinfer.probe import FlashInferError
+from chatkv.attention.flashinfer.rules import Heads, Limits, arch
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineError
 from chatkv.engine.devices import Place
@@ -69,7 +69,7 @@ def _attention(
     try:
         if torch.version.hip is not None:
             raise FlashInferError("this torch is built for ROCm, and it needs CUDA")
-        backend = flashinfer_start.start(heads, place.device, place.capability, limits)
+        backend = probe.start(heads, place.device, place.capability, limits)
     except FlashInferError as error:
         _check_alive(place.device, error)
         if attention == "flashinfer":
@@ -78,7 +78,7 @@ def _attention(
             ) from None
         notes.append(f"attention by torch, because FlashInfer can't be had: {error}")
         return TorchBackend(place.device)
-    version = flashinfer_library.version()
+    version = probe.version()
     notes.append(
         f"attention by FlashInfer {version}: {place.name} ({arch(place.capability)}) passed its trial"
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from chatkv.attention.base import AttentionBackend
-from chatkv.attention.flashinfer_backend import FlashInferBackend
+from chatkv.attention.flashinfer.backend import FlashInferBackend
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.cuda_graph import Graph
 from chatkv.engine.graphs import DecodeGraphs

@@ -16,10 +16,9 @@ import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_graph import BUCKETS, GraphDecode, bucket
-from chatkv.attention.flashinfer_start import telling
-from chatkv.attention.host_room import Event
+from chatkv.attention.flashinfer.backend import BUCKETS, FlashInferBackend, GraphDecode, bucket
+from chatkv.attention.flashinfer.probe import telling
+from chatkv.attention.flashinfer.wrappers import Event
 from chatkv.engine.cuda_graph import Graph
 from chatkv.model.decoder import Decoder
 

@@ -6,7 +6,7 @@ runs out in the middle of a step ends the requests of that step.
 
 from __future__ import annotations
 
-from chatkv.attention.flashinfer_workspace import INT_BYTES
+from chatkv.attention.flashinfer.wrappers import INT_BYTES
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.graphs import MOST_PAGES, sizes
 from chatkv.model.config import DecoderConfig

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from chatkv.attention.flashinfer_rules import Limits
+from chatkv.attention.flashinfer.rules import Limits
 from chatkv.engine.compute import Compute, build
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.core import EngineCore

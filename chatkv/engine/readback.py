@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from chatkv.attention.host_room import Event, HostRoom
+from chatkv.attention.flashinfer.wrappers import Event, HostRoom
 from chatkv.engine.graphs import Rows, pick
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_rules import Heads
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.rules import Heads
 from tests.attention.batches import random_case
 from tests.attention.flashinfer_fakes import Call, Recorder
 

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from chatkv.attention import flashinfer_workspace as workspace
-from chatkv.attention import flashinfer_wrappers
 from chatkv.attention.base import PagedBatch
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_graph import BUCKETS, bucket, padded
-from chatkv.attention.flashinfer_rules import Heads, Limits
-from chatkv.attention.flashinfer_staging import Staging
-from chatkv.attention.flashinfer_workspace import INT_BYTES, Workspaces
+from chatkv.attention.flashinfer import wrappers
+from chatkv.attention.flashinfer import wrappers as workspace
+from chatkv.attention.flashinfer.backend import BUCKETS, FlashInferBackend, bucket, padded
+from chatkv.attention.flashinfer.rules import Heads, Limits
+from chatkv.attention.flashinfer.wrappers import INT_BYTES, Staging, Workspaces
 from tests.attention.batches import paged_batch
 from tests.attention.flashinfer_fakes import Recorder
 
@@ -99,7 +97,7 @@ def test_a_plan_waits_for_the_copies_of_the_one_before(monkeypatch: pytest.Monke
         def synchronize(self) -> None:
             order.append("wait")
 
-    monkeypatch.setattr(flashinfer_wrappers, "Staging", lambda device: Staging(device, pin=False, event=Mark))
+    monkeypatch.setattr(wrappers, "Staging", lambda device: Staging(device, pin=False, event=Mark))
     recorder = Recorder()
     backend = FlashInferBackend(recorder, GOOD, CPU)  # type: ignore[arg-type]
     for step in range(3):

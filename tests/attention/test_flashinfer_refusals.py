@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from chatkv.attention import flashinfer_library as library
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_library import FlashInferError
-from chatkv.attention.flashinfer_rules import Heads, Limits, refusal, wants_tensor_cores
-from chatkv.attention.flashinfer_start import start, telling
+from chatkv.attention.flashinfer import probe as library
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.probe import FlashInferError, start, telling
+from chatkv.attention.flashinfer.rules import Heads, Limits, refusal, wants_tensor_cores
 from tests.attention.batches import paged_batch
 from tests.attention.flashinfer_fakes import Recorder
 
@@ -225,7 +224,7 @@ def test_the_line_that_says_most(error: Exception, said: str) -> None:
 def test_a_library_that_fails_at_work_says_why_in_one_line(
     monkeypatch: pytest.MonkeyPatch, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("chatkv.attention.flashinfer_start.load", lambda: recorder)
+    monkeypatch.setattr("chatkv.attention.flashinfer.probe.load", lambda: recorder)
     recorder.fails = [RuntimeError(NINJA)]
     caplog.set_level(logging.INFO)
     with pytest.raises(FlashInferError, match="can't be compiled or run here: the build failed: nvcc fatal"):

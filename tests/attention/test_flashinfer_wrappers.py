@@ -16,11 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chatkv.attention.base import AttentionBackend
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_graph import GraphDecode
-from chatkv.attention.flashinfer_library import FlashInferError
-from chatkv.attention.flashinfer_rules import Heads, Limits
-from chatkv.attention.flashinfer_start import start, trial
+from chatkv.attention.flashinfer.backend import FlashInferBackend, GraphDecode
+from chatkv.attention.flashinfer.probe import FlashInferError, start, trial
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
 from tests.attention.batches import Case, dense_attention, paged_batch, random_case
 from tests.attention.flashinfer_fakes import RealFlashInfer

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.bench import speed_run
 from chatkv.bench.chats import ChatsResult
 from chatkv.bench.device_time import attention_seconds, device_seconds, kernel_seconds

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from chatkv.attention import flashinfer_library
+from chatkv.attention.flashinfer import probe
 from chatkv.cli import doctor_gpu
 from chatkv.cli.outcome import invoke
 from chatkv.engine import compute_cpu
@@ -40,9 +40,9 @@ def test_a_gpu_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setattr(doctor_gpu, "cuda_problem", lambda: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
-    monkeypatch.setattr(flashinfer_library, "version", lambda: "0.7.4")
+    monkeypatch.setattr(probe, "version", lambda: "0.7.4")
     for problem in (None, "it isn't installed"):
-        monkeypatch.setattr(flashinfer_library, "why_not", lambda found=problem: found)
+        monkeypatch.setattr(probe, "why_not", lambda found=problem: found)
         for capability, served in (((9, 0), problem is None), ((7, 0), False)):
             place = Place(torch.device("cuda:0"), gpu.name, capability)
             monkeypatch.setattr(doctor_gpu, "pick", lambda name, notes, there=place: there)
@@ -67,7 +67,7 @@ def test_what_flashinfer_compiles_with_is_told_wherever_it_runs(
     monkeypatch.setenv("CHATKV_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.version, "cuda", "12.6")
     for installed in (None, "0.7.4"):
-        monkeypatch.setattr(flashinfer_library, "version", lambda found=installed: found)
+        monkeypatch.setattr(probe, "version", lambda found=installed: found)
         said = told(capsys)
         assert said["CUDA of torch"] == "12.6"
         assert said["FlashInfer: nvcc"] == f"{nvcc}, Cuda compilation tools, release 12.4, V12.4.1"

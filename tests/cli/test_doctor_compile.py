@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from chatkv.attention import flashinfer_start, flashinfer_tools
-from chatkv.attention.flashinfer_library import FlashInferError
-from chatkv.attention.flashinfer_nvcc import misfit
-from chatkv.attention.flashinfer_tools import Tool, tools
+from chatkv.attention.flashinfer import probe
+from chatkv.attention.flashinfer.probe import FlashInferError, misfit
+from chatkv.cli import doctor_tools
+from chatkv.cli.doctor_tools import Tool, tools
 from chatkv.cli.outcome import invoke
 from chatkv.engine import devices
 from chatkv.engine.devices import CPU, Place
@@ -84,7 +84,7 @@ def test_kernels_are_compiled_for_the_models_heads(
 ) -> None:
     started: list[tuple[object, ...]] = []
     monkeypatch.setattr(devices, "pick", lambda device, notes: H200)
-    monkeypatch.setattr(flashinfer_start, "start", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(probe, "start", lambda *arguments: started.append(arguments))
     assert run(tmp_path) == 0
     told = capsys.readouterr()
     assert "compiling FlashInfer's kernels for head_dim 16 in bf16" in told.err
@@ -100,8 +100,8 @@ def test_what_can_not_be_compiled_is_one_line(
         raise FlashInferError("its kernels can't be compiled")
 
     monkeypatch.setattr(devices, "pick", lambda device, notes: H200)
-    monkeypatch.setattr(flashinfer_start, "start", start)
-    monkeypatch.setattr(flashinfer_tools, "tools", lambda *_: [Tool("nvcc", False, "missing: install it")])
+    monkeypatch.setattr(probe, "start", start)
+    monkeypatch.setattr(doctor_tools, "tools", lambda *_: [Tool("nvcc", False, "missing: install it")])
     assert run(tmp_path) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "chatkv: FlashInfer can't be had: its kernels can't be compiled (nvcc missing: install it)"

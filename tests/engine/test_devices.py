@@ -12,9 +12,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from chatkv.attention import flashinfer_start
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_library import FlashInferError
+from chatkv.attention.flashinfer import probe
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.probe import FlashInferError
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine import compute, compute_gpu, devices
 from chatkv.engine.compute import build
@@ -88,7 +88,7 @@ def test_what_was_asked_of_a_cpu_only_a_gpu_has(tmp_path: Path, monkeypatch: pyt
     def load() -> ModuleType:
         raise AssertionError("FlashInfer was looked for")
 
-    monkeypatch.setattr(flashinfer_start, "load", load)
+    monkeypatch.setattr(probe, "load", load)
     assert build(tmp_path, "fp32", "auto").attention.endswith("/cpu")
     with pytest.raises(
         EngineError, match=r"flashinfer can't be had: it needs an NVIDIA GPU.*--attention auto"
@@ -146,7 +146,7 @@ def test_flashinfer_that_can_not_be_had_gives_way_to_torch(
     def missing() -> ModuleType:
         raise FlashInferError("it isn't installed (pip install 'chatkv[gpu]')")
 
-    monkeypatch.setattr(flashinfer_start, "load", missing)
+    monkeypatch.setattr(probe, "load", missing)
     refused(wide, "bf16", "it isn't installed")
     monkeypatch.setattr(torch.version, "hip", "7.0")
     refused(wide, "bf16", "ROCm")

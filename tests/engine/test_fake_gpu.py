@@ -16,8 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine import graphs as graphs_module
 from chatkv.engine.graph_start import start_graphs

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.model.decoder import Decoder
 from tests.attention.flashinfer_fakes import RealFlashInfer
 from tests.engine.conftest import Tiny, tiny

@@ -15,9 +15,8 @@ import pytest
 import torch
 
 from chatkv.attention.base import PagedBatch
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_graph import BUCKETS, GraphDecode
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer.backend import BUCKETS, FlashInferBackend, GraphDecode
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.graph_start import start_graphs, wants_graphs, why_none
@@ -184,7 +183,7 @@ def test_more_requests_than_the_largest_graph_are_computed_eagerly(
     library: RealFlashInfer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chatkv.engine.graphs.BUCKETS", (1, 2))
-    monkeypatch.setattr("chatkv.attention.flashinfer_graph.BUCKETS", (1, 2))
+    monkeypatch.setattr("chatkv.attention.flashinfer.backend.BUCKETS", (1, 2))
     small = tiny("llama", tmp_path, "torch")
     graphs = Graphs()
     run = rig(library, small.decoder, 4, new_graph=graphs, num_blocks=64)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from chatkv.attention.flashinfer_backend import FlashInferBackend
-from chatkv.attention.flashinfer_library import load
-from chatkv.attention.flashinfer_rules import Heads, Limits
+from chatkv.attention.flashinfer.backend import FlashInferBackend
+from chatkv.attention.flashinfer.probe import load
+from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.engine.cuda_graph import CudaGraphs, Graph
 from chatkv.engine.devices import cuda_problem
 from chatkv.model.checkpoint import load_weights

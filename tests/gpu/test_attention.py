@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from chatkv.attention.flashinfer_rules import Heads
-from chatkv.attention.flashinfer_start import graph_trial, trial
+from chatkv.attention.flashinfer.probe import graph_trial, trial
+from chatkv.attention.flashinfer.rules import Heads
 from chatkv.attention.torch_backend import TorchBackend
 from tests.attention.batches import Case, dense_attention, random_case
 from tests.gpu.conftest import Machine, near

@@ -7,18 +7,18 @@ do. ``fa2`` is pinned: the library's own choice changes with its version and wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from chatkv.attention.base import PagedBatch
-from chatkv.attention.flashinfer_rules import Heads, Limits, wants_tensor_cores
-from chatkv.attention.flashinfer_staging import Staged, Staging
-from chatkv.attention.flashinfer_workspace import Workspaces
+from chatkv.attention.flashinfer.rules import Heads, Limits, wants_tensor_cores
 
 BACKEND = "fa2"
 
@@ -191,3 +191,169 @@ def _even(requests: int, new: int, pages: int, block_size: int) -> Staged:
         last_page_len=torch.full((requests,), block_size, dtype=torch.int32),
         longest=new,
     )
+
+
+SETS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A batch's arrays in int32: indptrs and lengths on the host, block ids on the device."""
+
+    qo_indptr: torch.Tensor
+    kv_indptr: torch.Tensor
+    kv_indices: torch.Tensor
+    last_page_len: torch.Tensor
+    longest: int
+    """The most new tokens of a request."""
+
+
+@dataclass(slots=True)
+class _Set:
+    room: HostRoom
+    event: Event | None = None
+
+
+class Staging:
+    """``stage`` a batch, ``settle`` right before the plan, ``sent`` right behind it."""
+
+    def __init__(
+        self, device: torch.device, *, pin: bool | None = None, event: Callable[[], Event] | None = None
+    ) -> None:
+        """On a CPU nothing is pinned, and copies are over when they return. ``pin``, ``event``: for tests."""
+        on_gpu = device.type == "cuda"
+        self._device = device
+        pinned = on_gpu if pin is None else pin
+        self._new_event = event if event is not None or not on_gpu else torch.cuda.Event
+        self._sets = [_Set(HostRoom(pinned)) for _ in range(SETS)]
+        self._turn = 0
+
+    def stage(self, batch: PagedBatch) -> Staged:
+        """Copy ``batch`` into the set whose last use lies furthest back."""
+        self._turn = (self._turn + 1) % SETS
+        own = self._sets[self._turn]
+        if own.event is not None:
+            own.event.synchronize()
+        return Staged(
+            qo_indptr=_put(own, "qo_indptr", batch.qo_indptr),
+            kv_indptr=_put(own, "kv_indptr", batch.kv_indptr),
+            # Block ids alone are read by kernels only: a plan that gets them from the host would wait.
+            kv_indices=_put(own, "kv_indices", batch.kv_indices).to(self._device, non_blocking=True),
+            last_page_len=_put(own, "last_page_len", batch.last_page_len),
+            longest=int(batch.q_lens.max(initial=0)),
+        )
+
+    def settle(self) -> None:
+        """Wait for the copies of the plan before: they may still read the library's own pinned buffer."""
+        before = self._sets[self._turn - 1].event
+        if before is not None:
+            before.synchronize()
+
+    def sent(self) -> None:
+        """All copies of this batch have been asked for."""
+        if self._new_event is not None:
+            own = self._sets[self._turn]
+            own.event = own.event or self._new_event()
+            own.event.record()
+
+
+def _put(own: _Set, name: str, array: npt.NDArray[np.int32]) -> torch.Tensor:
+    view = own.room.take(name, len(array), torch.int32)
+    view.numpy()[...] = array
+    return view
+
+
+FIRST_BYTES = 1 << 20
+"""Until it's known what is needed: a wrapper can be asked only once it has some."""
+FLOAT_BYTES = 256 << 20
+"""Where the library can't tell what it needs (vLLM's value)."""
+INT_BYTES = 8 << 20
+"""The library's own value for a wrapper's plan."""
+MOST_BYTES = 2 << 30
+MARGIN = 1.25
+"""Over the largest of a few extreme steps: the steps between them may need a little more."""
+
+
+class Workspaces:
+    """Owns the shared float workspace of all wrappers on ``device``."""
+
+    def __init__(self, device: torch.device, float_bytes: int = FIRST_BYTES) -> None:
+        self._device = device
+        self.shared = self._zeros(float_bytes)
+
+    def fit(self, wrapper: Any, plans: list[Mapping[str, Any]]) -> None:
+        """Give ``wrapper`` what the largest of ``plans`` needs, by the library's own count.
+
+        ``plans``: keyword arguments of its ``plan``. The shared workspace only grows; wrappers that had
+        the one before keep it, so that captured graphs stay valid.
+        """
+        needs = [need for need in (needed(wrapper, plan) for plan in plans) if need is not None]
+        if not needs:
+            self._reserve(FLOAT_BYTES)
+            wrapper.reset_workspace_buffer(self.shared, self._zeros(INT_BYTES))
+            return
+        self._reserve(int(max(float_bytes for float_bytes, _ in needs) * MARGIN))
+        ints = max(INT_BYTES, int(max(int_bytes for _, int_bytes in needs) * MARGIN))
+        wrapper.reset_workspace_buffer(self.shared, self._zeros(ints))
+
+    def plan(self, wrapper: Any, arguments: Mapping[str, Any]) -> None:
+        """``wrapper.plan(**arguments)``; with more memory once more where the library ran out of it."""
+        try:
+            wrapper.plan(**arguments)
+            return
+        except Exception as error:  # tvm-ffi turns a C++ error into whichever class it finds
+            if "overflow" not in str(error).lower():
+                raise
+        need = needed(wrapper, arguments) or (2 * self.shared.numel(), 2 * INT_BYTES)
+        if need[0] > MOST_BYTES:
+            raise ValueError(
+                f"FlashInfer wants {need[0] >> 20} MiB of scratch memory for this step: "
+                "lower --max-batch-tokens or --max-running"
+            )
+        self._reserve(need[0])
+        wrapper.reset_workspace_buffer(self.shared, self._zeros(max(INT_BYTES, need[1])))
+        wrapper.plan(**arguments)
+
+    def _reserve(self, float_bytes: int) -> None:
+        if float_bytes > self.shared.numel():
+            self.shared = self._zeros(float_bytes)
+
+    def _zeros(self, size: int) -> torch.Tensor:
+        # Decode kernels count on zeros at their first use. Whole pages, so that any alignment is met.
+        return torch.zeros((size + 4095) // 4096 * 4096, dtype=torch.uint8, device=self._device)
+
+
+def needed(wrapper: Any, arguments: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Bytes of float and int workspace a plan takes; None where this build of the library can't tell."""
+    try:
+        float_bytes, int_bytes = wrapper.workspace_size(**arguments)
+    except (AttributeError, NotImplementedError):
+        return None
+    return int(float_bytes), int(int_bytes)
+
+
+class Event(Protocol):
+    """A mark in the device's queue of work, as ``torch.cuda.Event`` is."""
+
+    def record(self) -> None:
+        """Put the mark behind all that was asked for so far."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has passed the mark."""
+
+
+class HostRoom:
+    """Pieces of memory by name, used again step after step; one that is too small is replaced by a larger."""
+
+    def __init__(self, pin: bool) -> None:
+        """``pin``: in memory that is never moved, which a GPU can reach."""
+        self._pin = pin
+        self._pieces: dict[str, torch.Tensor] = {}
+
+    def take(self, name: str, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """``[count]``; what was written there under this name before may still be in it."""
+        piece = self._pieces.get(name)
+        if piece is None or len(piece) < count:
+            size = 1 << max(count - 1, 15).bit_length()
+            piece = self._pieces[name] = torch.empty(size, dtype=dtype, pin_memory=self._pin)
+        return piece[:count]

@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from chatkv.attention.flashinfer_library import find_ninja
-from chatkv.attention.flashinfer_nvcc import PATIENCE_S, misfit, nvcc, release
+from chatkv.attention.flashinfer.probe import PATIENCE_S, find_ninja, misfit, nvcc, release
 
 
 class Tool(NamedTuple):

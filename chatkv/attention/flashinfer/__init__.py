@@ -1,0 +1,1 @@
+"""Attention on NVIDIA GPUs by FlashInfer (arXiv 2501.01005)."""
