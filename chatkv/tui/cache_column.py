@@ -24,7 +24,7 @@ from chatkv.tui.cache.labels import Decode
 from chatkv.tui.cache.messages import BlockSelected, EventSelected, NodeSelected
 from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.queue_view import QueueView
-from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from chatkv.tui.chip_row import Chip, ChipRow, row_width
 from chatkv.tui.feed import Feed
 from chatkv.tui.keys.current import bind

@@ -8,7 +8,7 @@ import pytest
 from textual.geometry import Region
 
 from chatkv.tui.cache.queue_view import QueueView
-from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from tests.tui.cache.host import text_of
 from tests.tui.helpers import Bench
 

@@ -23,7 +23,7 @@ from chatkv.tui.cache.boxed import Boxed
 from chatkv.tui.cache.messages import BlockSelected, MapWanted, TreeWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import BLOCK_LOOKS, LOOK_CLASSES, look_css
-from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.cache.tree.line import plain
 from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind

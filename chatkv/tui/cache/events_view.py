@@ -22,7 +22,7 @@ from chatkv.tui.cache.cells import pad, steady, wrapped
 from chatkv.tui.cache.event_looks import event_look
 from chatkv.tui.cache.messages import EventSelected
 from chatkv.tui.cache.states import LOOK_CLASSES, look_css
-from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.cache.tree.line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.frame_titles import title_frame

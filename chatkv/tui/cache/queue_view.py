@@ -19,7 +19,7 @@ from chatkv.tui.cache.cells import clip, join_that_fit, pad
 from chatkv.tui.cache.messages import SessionWanted
 from chatkv.tui.cache.shown import Shown
 from chatkv.tui.cache.states import LOOK_CLASSES, Look, look_css
-from chatkv.tui.cache.tree_line import plain
+from chatkv.tui.cache.tree.line import plain
 from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.kept_styles import KeptStyles
 from chatkv.tui.keys.current import bind

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from chatkv.tui.cache.block_map import BlockMapView
 from chatkv.tui.cache.block_table import BlockTableView
 from chatkv.tui.cache.metrics import MetricsView
-from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from tests.tui.cache.host import Host
 from tests.tui.cache.stories import HashStory, decode, figure
 from tests.tui.cache.test_metrics import STATS, busy

@@ -9,7 +9,7 @@ import pytest
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import ChildrenMoved, Event, EventLog
 from chatkv.kvcache.hash_cache import HashCache
-from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from tests.tui.cache.host import Host, text_of
 from tests.tui.cache.stories import HashStory, decode
 from tests.tui.cache.test_tree_rows import check, follow, rows_of

@@ -18,8 +18,8 @@ from chatkv.tui.cache.inspector import Inspector
 from chatkv.tui.cache.legend import Legend
 from chatkv.tui.cache.metrics import MetricsView
 from chatkv.tui.cache.queue_view import QueueView
-from chatkv.tui.cache.radix_tree import RadixTreeView
 from chatkv.tui.cache.status import StatusLine, StatusValues
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from tests.tui.cache.host import Host
 from tests.tui.cache.stories import Story, figure
 

@@ -12,7 +12,7 @@ from chatkv.insight.mirror import Mirror
 from chatkv.insight.visible import cells as terminal_cells
 from chatkv.kvcache.events import CacheCleared, CacheCreated
 from chatkv.tui.cache.messages import NodeSelected
-from chatkv.tui.cache.radix_tree import RadixTreeView
+from chatkv.tui.cache.tree.pane import RadixTreeView
 from tests.tui.cache.host import Host, colours_of, text_of
 from tests.tui.cache.stories import Story, decode, figure, wide
 

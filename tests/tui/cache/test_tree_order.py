@@ -11,8 +11,8 @@ from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import CacheCleared, EventLog, SlotsCopied
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.tui.cache.labels import Labels
-from chatkv.tui.cache.radix_tree import RadixTreeView
-from chatkv.tui.cache.tree_picture import SORTS, TreePicture
+from chatkv.tui.cache.tree.pane import RadixTreeView
+from chatkv.tui.cache.tree.picture import SORTS, TreePicture
 from tests.tui.cache.host import Host, text_of
 from tests.tui.cache.stories import Story, decode, figure, wide
 

@@ -9,9 +9,8 @@ import pytest
 from chatkv.insight.mirror import Mirror
 from chatkv.kvcache.events import ROOT, CacheCleared, EventLog, NodeSplit
 from chatkv.kvcache.radix_cache import RadixCache
-from chatkv.tui.cache.tree_folds import Folds
-from chatkv.tui.cache.tree_keys import ghost_key, ghost_of, node_of
-from chatkv.tui.cache.tree_rows import TreeRows
+from chatkv.tui.cache.tree.rows import TreeRows
+from chatkv.tui.cache.tree.shape import Folds, ghost_key, ghost_of, node_of
 from tests.tui.cache.stories import figure, wide
 
 

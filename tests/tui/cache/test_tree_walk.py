@@ -13,9 +13,9 @@ from chatkv.kvcache.events import ROOT, EventLog
 from chatkv.kvcache.hash_cache import HashCache
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.tui.cache.labels import Labels
-from chatkv.tui.cache.tree_keys import ghost_key, node_of
-from chatkv.tui.cache.tree_picture import TreePicture
-from chatkv.tui.cache.tree_rows import Row
+from chatkv.tui.cache.tree.picture import TreePicture
+from chatkv.tui.cache.tree.rows import Row
+from chatkv.tui.cache.tree.shape import ghost_key, node_of
 
 CACHES: list[Callable[[EventLog], RadixCache | HashCache]] = [
     lambda log: RadixCache(14, 2, log=log),

@@ -9,18 +9,14 @@ looked at and kept up from then on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from chatkv.insight.nodes import Ghost
 from chatkv.kvcache.events import ROOT
-from chatkv.tui.cache.tree_folds import Folds
-from chatkv.tui.cache.tree_ghosts import Haunts
-from chatkv.tui.cache.tree_guide import Guide
-from chatkv.tui.cache.tree_keys import ghost_key, node_of, upwards
-from chatkv.tui.cache.tree_kids import Kids, Order
-from chatkv.tui.cache.tree_looked import Looked
-from chatkv.tui.cache.tree_source import Source
+from chatkv.tui.cache.tree.shape import Folds, Guide, Kids, Order, ghost_key, node_of, upwards
 
 _MANY = 1_000
 """Changes at once from which looking again is cheaper than keeping up."""
@@ -231,3 +227,130 @@ class TreeRows:
 
 def _differing(a: Mapping[int, int], b: Mapping[int, int]) -> Iterator[int]:
     return (key for key in a.keys() | b.keys() if a.get(key) != b.get(key))
+
+
+class Looked:
+    """For some rows the rows under them, all of them or none. Told of what comes, goes, moves and grows."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows with every change."""
+        self._kids: dict[int, Kids] = {}
+        self._placed: dict[int, tuple[int, Order]] = {}
+        """Row → which of ``_kids`` it is in, and where there."""
+
+    def __len__(self) -> int:
+        return len(self._kids)
+
+    def get(self, key: int) -> Kids | None:
+        """What is under ``key``; None where nobody looked."""
+        return self._kids.get(key)
+
+    def order(self, key: int) -> Order:
+        """Where ``key`` stands among its siblings, which somebody looked at."""
+        return self._placed[key][1]
+
+    def keep(self, key: int, orders: list[Order], rows: Sequence[int]) -> Kids:
+        """Somebody looks under ``key``: it has rows in these ``orders``, sorted, and of these sizes."""
+        for order in orders:
+            self._placed[order[-1]] = key, order
+        kids = self._kids[key] = Kids(orders, list(rows))
+        return kids
+
+    def clear(self) -> None:
+        """Nobody has looked yet."""
+        self._kids.clear()
+        self._placed.clear()
+        self.version += 1
+
+    def place(self, key: int, above: int, order: Order, size: int) -> None:
+        """It belongs under ``above``, in this order; of this size, if it comes there only now."""
+        placed, kids = self._placed.get(key), self._kids.get(above)
+        if placed is not None and placed == (above, order):
+            return
+        self.lift(key)
+        if kids is not None:
+            kids.put(order, size)
+            self._placed[key] = above, order
+            self.version += 1
+
+    def lift(self, key: int) -> None:
+        """Take it from its siblings."""
+        if (placed := self._placed.pop(key, None)) is not None:
+            self._kids[placed[0]].take(placed[1])
+            self.version += 1
+
+    def leave(self, key: int) -> None:
+        """It is no more; what is under it has gone, too, or will be placed elsewhere."""
+        self.lift(key)
+        if (kids := self._kids.pop(key, None)) is not None:
+            for kid in kids.keys:
+                if self._placed[kid][0] == key:
+                    del self._placed[kid]
+
+    def resize(self, key: int, size: int) -> None:
+        """It takes so many rows now."""
+        placed = self._placed.get(key)
+        if placed is not None and self._kids[placed[0]].resize(placed[1], size):
+            self.version += 1
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._placed
+
+
+class Haunts:
+    """They are few, so they are looked at all together whenever something has moved."""
+
+    def __init__(self) -> None:
+        self.above: dict[int, int] = {}
+        """Ghost → the row it hangs under: a live node, another ghost, or the root where that is gone."""
+        self.under: dict[int, list[int]] = {}
+        """Row → the ghosts right under it."""
+        self.below: Mapping[int, int] = {}
+        """Row → all ghosts below it; rows with none are not in it."""
+
+    def look(self, ghosts: Mapping[int, Ghost], lives: Callable[[int], bool]) -> None:
+        """These are all there are; ``lives``: whether a node is in the tree."""
+        self.above, self.under = {}, {}
+        for key, ghost in ghosts.items():
+            above = ghost.parent
+            if not lives(above):
+                above = ghost_key(above) if above in ghosts else ROOT
+            self.above[ghost_key(key)] = above
+            self.under.setdefault(above, []).append(ghost_key(key))
+
+    def count(self, above: Callable[[int], int | None]) -> None:
+        """Count them anew for all rows above them; see ``upwards``."""
+        below: Counter[int] = Counter()
+        for key in upwards(self.above, above):
+            if (up := above(key)) is not None:
+                below[up] += below[key] + (key in self.above)
+        self.below = {key: count for key, count in below.items() if count}
+
+
+class Placed(Protocol):
+    """What the rows need to know of a node."""
+
+    @property
+    def parent(self) -> int:
+        """Its parent's id."""
+
+    @property
+    def children(self) -> Sequence[int]:
+        """Ids, in any order."""
+
+
+class Source(Protocol):
+    """A tree, and what was evicted from it: a mirror, or what a filter found in one."""
+
+    @property
+    def nodes(self) -> Mapping[int, Placed]:
+        """Live nodes by id, the root among them. Another mapping: another tree."""
+
+    @property
+    def below(self) -> Mapping[int, int]:
+        """Node id → how many nodes are at and below it."""
+
+    @property
+    def ghosts(self) -> Mapping[int, Ghost]:
+        """What was evicted lately."""

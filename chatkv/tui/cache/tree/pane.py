@@ -1,4 +1,4 @@
-"""The tree of prefixes as rows: which of them it shows, and how they are drawn."""
+"""The tree of prefixes on the screen: its rows, moving in it, asking for what is under the cursor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from rich.style import Style
+from textual import events
+from textual.binding import BindingType
 from textual.cache import LRUCache
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -18,38 +20,60 @@ from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.cells import steady
 from chatkv.tui.cache.labels import Decode, Labels
+from chatkv.tui.cache.messages import MapWanted, NodeSelected, PinWanted
 from chatkv.tui.cache.states import LOOK_CLASSES, look_css
-from chatkv.tui.cache.tree_line import TREE_CLASSES, Line, describe, draw, plain
-from chatkv.tui.cache.tree_picture import SORTS, TreePicture
-from chatkv.tui.cache.tree_rows import Row, TreeRows
+from chatkv.tui.cache.tree.line import TREE_CLASSES, Line, describe, draw, plain
+from chatkv.tui.cache.tree.picture import SORTS, TreePicture
+from chatkv.tui.cache.tree.rows import Row, TreeRows
+from chatkv.tui.cache.tree.shape import node_of
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.cheap_layout import set_extent
 from chatkv.tui.frame_titles import title_frame
 from chatkv.tui.kept_styles import KeptStyles
+from chatkv.tui.keys.current import bind
 
 _SEARCH_S = 0.025
 
 
-class TreePane(TypedFilter, ScrollView, KeptStyles, can_focus=True):
+class RadixTreeView(TypedFilter, ScrollView, KeptStyles, can_focus=True):
     """``▸├─= sys prompt   128t r3 b8``: state, text, tokens, locks (r) and blocks (b) of each node.
 
     ``▸`` and bold: the focused session leads through it as it stands. ``▹``: another branch of it does.
-    While nobody moves in it, it keeps the focused session's newest node in view.
+    While nobody moves in it, it keeps the focused session's newest node in view. Arrows or hjkl move, left
+    and right fold and unfold, enter or a click posts ``NodeSelected``.
     """
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bind("move.up", "move(-1)"),
+        bind("move.down", "move(1)"),
+        bind("move.page_up", "move_pages(-1)"),
+        bind("move.page_down", "move_pages(1)"),
+        bind("move.first", "go(0)"),
+        bind("move.last", "go(-1)"),
+        bind("tree.fold", "fold"),
+        bind("tree.unfold", "unfold"),
+        bind("tree.fold_all", "fold_all(True)"),
+        bind("tree.unfold_all", "fold_all(False)"),
+        bind("pane.inspect", "select", "Inspect"),
+        bind("pane.blocks", "blocks", "Blocks", tooltip="Its blocks in the map"),
+        bind("tree.pin", "pin", "Pin"),
+        bind("pane.sort", "sort", "Sort"),
+        bind("pane.filter", "filter", "Filter"),
+    ]
+
     DEFAULT_CSS = f"""
-    TreePane {{
+    RadixTreeView {{
         height: 1fr;
         overflow-x: hidden;
         overflow-y: auto;
         scrollbar-size-vertical: 1;
     }}
-    TreePane > .tree--guide {{ color: $kv-free; }}
-    TreePane > .tree--stats {{ color: $kv-idle; }}
-    TreePane > .tree--path {{ text-style: bold; }}
-    TreePane > .tree--cursor {{ text-style: reverse; }}
-    TreePane > .tree--lit {{ text-style: bold underline; }}
-    {look_css("TreePane")}
+    RadixTreeView > .tree--guide {{ color: $kv-free; }}
+    RadixTreeView > .tree--stats {{ color: $kv-idle; }}
+    RadixTreeView > .tree--path {{ text-style: bold; }}
+    RadixTreeView > .tree--cursor {{ text-style: reverse; }}
+    RadixTreeView > .tree--lit {{ text-style: bold underline; }}
+    {look_css("RadixTreeView")}
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = LOOK_CLASSES | TREE_CLASSES
 
@@ -291,3 +315,117 @@ class TreePane(TypedFilter, ScrollView, KeptStyles, can_focus=True):
     def on_resize(self) -> None:
         """Fit the new size."""
         self._set_extent()
+
+    # -- moving ------------------------------------------------------------------------------
+
+    @property
+    def cursor(self) -> int:
+        """The id of the node the cursor is on."""
+        return node_of(self._cursor)
+
+    def go_to(self, node: int) -> bool:
+        """Put the cursor on ``node`` and bring it into view, whatever hides it; False where it is gone."""
+        key = self._rows.find(node)
+        if key is None and self._mirror is not None and node in self._mirror.nodes and self.clear_filter():
+            key = self._rows.find(node)
+        if key is None:
+            return False
+        self._change(lambda: self._rows.reveal(key))
+        self._go_to_row(self._rows.index(key))
+        return True
+
+    def _go_to_row(self, index: int) -> None:
+        self._fit()
+        self._cursor_row = max(0, min(index, len(self._rows) - 1))
+        self._cursor = self._rows.key_at(self._cursor_row)
+        self._reveal(self._cursor)
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        """Move by ``rows``."""
+        self._go_to_row(self._rows.index(self._cursor) + rows)
+
+    def action_move_pages(self, pages: int) -> None:
+        """Move by ``pages`` less a row."""
+        self.action_move(pages * max(1, self.scrollable_content_region.height - 1))
+
+    def action_go(self, index: int) -> None:
+        """Go to row ``index``; -1 is the last one."""
+        self._go_to_row(index if index >= 0 else len(self._rows) - 1)
+
+    def action_fold(self) -> None:
+        """Fold the node, or go to its parent where there is nothing to fold."""
+        if self._rows.fold(self._cursor):
+            self._folded()
+        elif (parent := self._rows.parent(self._cursor)) is not None:
+            self._go_to_row(self._rows.index(parent))
+
+    def action_unfold(self) -> None:
+        """Unfold the node, or go to its first child."""
+        if self._rows.unfold(self._cursor):
+            self._folded()
+        elif (kid := self._rows.first_kid(self._cursor)) is not None:
+            self._go_to_row(self._rows.index(kid))
+
+    def action_fold_all(self, folded: bool) -> None:
+        """Fold all that is below the root's children, or nothing."""
+        self._rows.fold_all(folded)
+        self._folded()
+        self._go_to_row(self._rows.index(self._cursor))
+
+    def _folded(self) -> None:
+        self._change(lambda: True)
+        self._fit()
+        self.refresh()
+
+    def action_sort(self) -> None:
+        """The next order: as they came, recency, size, hits."""
+        self._change(self._picture.next_sort)
+        self._fit()
+        self._reveal(self._cursor)
+        self._set_title()
+        self.refresh()
+
+    def action_select(self) -> None:
+        """Ask for the node under the cursor."""
+        if len(self._rows) > 1:
+            self.post_message(NodeSelected(self.cursor))
+
+    def action_blocks(self) -> None:
+        """Ask for the blocks of the node under the cursor."""
+        node = self._mirror.nodes.get(self._cursor) if self._mirror is not None else None
+        if node is None or node.id == ROOT:
+            self.notify("only a node that is in the tree has blocks", severity="warning")
+        else:
+            self.post_message(MapWanted(tuple(node.blocks.tolist()), f"node {node.id}"))
+
+    def action_pin(self) -> None:
+        """Ask that the node under the cursor, and with it those above it, be evicted last, or no longer."""
+        node = self._mirror.nodes.get(self._cursor) if self._mirror is not None else None
+        if node is None or node.id == ROOT:
+            self.notify("only a node that is in the tree can be pinned", severity="warning")
+        else:
+            self.post_message(PinWanted(node.id, not node.pinned))
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the node that was clicked."""
+        offset = event.get_content_offset(self)
+        if offset is None or len(self._rows) == 1:
+            return
+        index = offset.y + self.scroll_offset.y
+        if index < len(self._rows):
+            self._go_to_row(index)
+            self.action_select()
+
+    def on_mouse_scroll_up(self) -> None:
+        """A person looks elsewhere."""
+        self._held = True
+
+    def on_mouse_scroll_down(self) -> None:
+        """A person looks elsewhere."""
+        self._held = True
+
+    def on_blur(self) -> None:
+        """Nobody moves in it any more: follow the session again."""
+        self._held = False
+        super().on_blur()

@@ -16,8 +16,8 @@ from chatkv.kvcache.events import ROOT
 from chatkv.tui.cache.cells import clip, pad, steady
 from chatkv.tui.cache.labels import Labels
 from chatkv.tui.cache.states import HERE, ONCE, Look, node_look
-from chatkv.tui.cache.tree_keys import ghost_of
-from chatkv.tui.cache.tree_rows import Row
+from chatkv.tui.cache.tree.rows import Row
+from chatkv.tui.cache.tree.shape import ghost_of
 
 GUIDE, PATH, STATS, CURSOR, LIT = "tree--guide", "tree--path", "tree--stats", "tree--cursor", "tree--lit"
 TREE_CLASSES = {GUIDE, PATH, STATS, CURSOR, LIT}
