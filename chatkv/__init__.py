@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chatkv.engine.messages import Sampling as SamplingParams
     from chatkv.engine.messages import Turn
     from chatkv.errors import ChatkvError
     from chatkv.insight.mirror import Mirror
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from chatkv.kvcache.radix_cache import RadixCache
     from chatkv.llm import LLM
     from chatkv.outputs import Output, Stream
+    from chatkv.sampling import SamplingParams
 
 __version__ = "0.1.0"
 
@@ -46,7 +46,7 @@ _HOMES = {
     "LLM": "chatkv.llm",
     "Output": "chatkv.outputs",
     "Stream": "chatkv.outputs",
-    "SamplingParams": "chatkv.engine.messages:Sampling",
+    "SamplingParams": "chatkv.sampling",
     "Turn": "chatkv.engine.messages",
     "ChatkvError": "chatkv.errors",
     "EventLog": "chatkv.kvcache.events",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
 
 from chatkv.bench.workload import Workload
 from chatkv.cli import choices
-from chatkv.cli import sampling as options
 from chatkv.cli.bench_cache import cache as bench_cache
 from chatkv.cli.bench_compare import compare as bench_compare
 from chatkv.cli.bench_gpu import gpu, measure_device, show
@@ -18,21 +17,25 @@ from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
+from chatkv.cli.options import Group, takes
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
-from chatkv.cli.sizes import MAX_BLOCKS, parse_size
-from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError
+from chatkv.sampling import SamplingParams
 
-_DEFAULT = EngineConfig()
 _LOAD = Workload()
+_ENGINE = Group(EngineConfig, frozenset({"cache"}))
+_SAMPLING = Group(SamplingParams, frozenset({"logprobs", "max_tokens", "seed"}))
 
 bench = typer.Typer(help="Measure.", invoke_without_command=True, no_args_is_help=False)
 
 
 @bench.callback(invoke_without_command=True)
+@takes(config=_ENGINE, sampling=_SAMPLING)
 def chats(
     context: typer.Context,
-    model: choices.Model = _DEFAULT.model,
+    config: EngineConfig,
+    sampling: SamplingParams,
     cache: choices.Caches = "radix,none",
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Runs of each cache; medians are shown.")] = 1,
     sessions: Annotated[
@@ -52,29 +55,7 @@ def chats(
         int, typer.Option(min=1, max=choices.MOST, help="Tokens in an answer.")
     ] = _LOAD.answer_tokens,
     seed: Annotated[int, typer.Option(min=0, help="Of the words, and of what is sampled.")] = _LOAD.seed,
-    device: choices.Device = _DEFAULT.device,
-    dtype: choices.Dtype = _DEFAULT.dtype,
-    attention: choices.Attention = _DEFAULT.attention,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
-    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
-    kv_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
-    num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
-    max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
-    policy: choices.Policy = _DEFAULT.policy,
-    max_overtaken: Annotated[int, typer.Option(min=0, max=choices.MOST)] = _DEFAULT.max_overtaken,
-    admission: choices.Admission = _DEFAULT.admission,
-    max_running: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_running,
-    strict_blocks: Annotated[bool, typer.Option("--strict-blocks")] = False,
     json_out: choices.JsonOut = None,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
-    min_p: options.MinP = 0.0,
-    repetition_penalty: options.RepetitionPenalty = 1.0,
-    presence_penalty: options.PresencePenalty = 0.0,
-    frequency_penalty: options.FrequencyPenalty = 0.0,
-    stop: options.Stop = None,
-    verify: options.Verify = False,
 ) -> None:
     """Run a seeded workload of chats through the engine: tok/s, TTFT, reuse, evictions, memory.
 
@@ -88,47 +69,15 @@ def chats(
 
     names = [name.strip() for name in cache.split(",")]
     with naming_the_file(context, "model"):
-        check_model(model)
+        check_model(config.model)
     workload = Workload(sessions, turns, groups, system_words, user_words, answer_tokens, seed).validate()
-    configs = {
-        name: EngineConfig(
-            model=model,
-            block_size=block_size,
-            kv_memory=None if kv_memory is None else parse_size(kv_memory, "--kv-memory"),
-            num_blocks=num_blocks,
-            max_batch_tokens=max_batch_tokens,
-            device=device,
-            dtype=dtype,
-            attention=attention,
-            cache=name,
-            policy=policy,
-            max_overtaken=max_overtaken,
-            admission=admission,
-            max_running=max_running,
-            strict=strict_blocks,
-            threads=threads,
-            verify=verify,
-        ).validate()
-        for name in names
-    }
-    sampling = options.checked(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        stop=stop,
-        max_tokens=answer_tokens,
-        seed=seed,
-        ignore_stop=True,
-    )
+    configs = {name: replace(config, cache=name).validate() for name in names}
+    sampling = replace(sampling, max_tokens=answer_tokens, seed=seed, ignore_stop=True)
     check_target(json_out)
     speed, no_speed = None, ""
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, sampling, rounds, advance)
-        if device.startswith("cuda"):
+        if config.device.startswith("cuda"):
             try:
                 speed = measure_device(configs[names[0]], advance)
             except ChatkvError as error:  # the figures of the chats are there all the same

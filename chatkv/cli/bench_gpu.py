@@ -12,7 +12,7 @@ from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
-from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 
 _DEFAULT = EngineConfig()
@@ -38,8 +38,8 @@ def gpu(
     dtype: choices.Dtype = _DEFAULT.dtype,
     attention: choices.Attention = _DEFAULT.attention,
     cuda_graphs: choices.CudaGraphs = True,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
-    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
+    threads: choices.Threads = None,
+    block_size: choices.BlockSize = _DEFAULT.block_size,
     max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
     json_out: choices.JsonOut = None,
 ) -> None:

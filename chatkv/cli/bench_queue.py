@@ -11,8 +11,7 @@ from chatkv.cli import choices
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
-from chatkv.cli.sizes import MAX_BLOCKS
-from chatkv.engine.config import MAX_BLOCK_SIZE, EngineConfig
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 from chatkv.scheduler.names import MAX_OVERTAKEN, policy_label
 
@@ -43,11 +42,11 @@ def queue(
     max_batch_tokens: Annotated[int, typer.Option(min=1, max=choices.MOST)] = _DEFAULT.max_batch_tokens,
     admission: choices.Admission = _DEFAULT.admission,
     cache: choices.Cache = _DEFAULT.cache,
-    block_size: Annotated[int, typer.Option(min=1, max=MAX_BLOCK_SIZE)] = _DEFAULT.block_size,
-    num_blocks: Annotated[int | None, typer.Option(min=1, max=MAX_BLOCKS)] = None,
+    block_size: choices.BlockSize = _DEFAULT.block_size,
+    num_blocks: choices.NumBlocks = None,
     device: choices.Device = _DEFAULT.device,
     dtype: choices.Dtype = _DEFAULT.dtype,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
+    threads: choices.Threads = None,
     json_out: choices.JsonOut = None,
 ) -> None:
     """Hot and cold prompts through the engine: time to the first token of each, and who was overtaken.

@@ -31,7 +31,7 @@ Line = tuple[str, str, str, str, str, str]
 def screen(
     context: typer.Context,
     model: choices.Model = choices.MODEL,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024)] = None,
+    threads: choices.Threads = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: half a minute, more noise.")] = False,
     json_out: choices.JsonOut = None,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from chatkv.cli import choices
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
-from chatkv.cli.sizes import MAX_BLOCKS
+from chatkv.engine.config import MAX_BLOCKS
 from chatkv.errors import UsageError
 from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN
 

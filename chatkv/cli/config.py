@@ -12,19 +12,6 @@ import typer
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.text import one_line
 
-_EXAMPLES = {
-    "sessions": "~/chats",
-    "theme": "chatkv-dark",
-    "threads": 4,
-    "kv_memory": "512MiB",
-    "num_blocks": 64,
-    "max_context": 2048,
-    "stop": ["END"],
-    "seed": 1,
-    "web_host": "127.0.0.1",
-    "web_port": 8000,
-}
-"""For settings without a value of their own."""
 _HEAD = """\
 # Settings of chatkv. Take the # off a line to change what it says; an option on the command line
 # goes before it. 'chatkv config' shows what holds now.
@@ -81,10 +68,11 @@ def write_example(path: Path) -> None:
         lines.append(f"[{table}]")
         for setting in known().values():
             if setting.table == table:
-                values = f" ({setting.values.replace('|', ', ')})" if "|" in setting.values else ""
-                shown = _EXAMPLES.get(setting.name) if setting.default is None else setting.default
+                field = setting.field
+                values = f" ({field.values.replace('|', ', ')})" if "|" in field.values else ""
+                shown = field.default if field.example is None else field.example
                 lines += [
-                    f"# {setting.help or setting.name}{values}",
+                    f"# {field.help or setting.name}{values}",
                     f"#{setting.name} = {_toml(shown)}",
                     "",
                 ]
@@ -133,7 +121,7 @@ def _print_settings(values: Mapping[str, object], keys: Mapping[str, tuple[str, 
         (
             f"[{s.table}]",
             s.name,
-            _shown(values.get(s.name, s.default)),
+            _shown(values.get(s.name, s.field.default)),
             "file" if s.name in values else "default",
         )
         for s in sorted(known().values(), key=lambda s: s.table)
@@ -147,7 +135,7 @@ def _print_settings(values: Mapping[str, object], keys: Mapping[str, tuple[str, 
 
 
 def _shown(value: object) -> str:
-    return "-" if value is None else value if isinstance(value, str) else _toml(value)
+    return "-" if value in (None, ()) else value if isinstance(value, str) else _toml(value)
 
 
 def _print_keys() -> None:

@@ -1,24 +1,22 @@
 """The settings file: which settings there are, reading it, and checking every value when it is read.
 
-A setting is an option of ``chatkv run``: its name, type, bounds and help are the option's own.
+A setting is an option of ``chatkv run``: both come from the same described fields (``chatkv/schema.py``).
 """
 
 from __future__ import annotations
 
-import inspect
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
-from typer.models import OptionInfo
-
-from chatkv.cli import choices
+from chatkv.cli.options import APP, CHECKS, SAMPLING, Group, key
+from chatkv.cli.sizes import parse_size
+from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.paths import config_dir
+from chatkv.schema import Field, expanded, fields_of
 from chatkv.text import nearest, one_line
 
 FILE = "config.toml"
@@ -26,33 +24,22 @@ MAX_BYTES = 1 << 20
 TABLES = ("run", "sampling", "keys")
 NOT_KEPT = frozenset({"web", "record_screen", "tour"})
 """Options that are asked for each time."""
-_CHECKS: Mapping[str, Callable[[str], None]] = {
-    "theme": choices.check_theme,
-    "sessions": lambda value: choices.check_folder("--sessions", Path(value)),
-    "web_host": lambda value: choices.check_host("--web-host", value),
-}
 _KINDS = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     str: "text in quotes",
     Path: "a path in quotes",
-    list: "a list of texts",
+    tuple: "a list of texts",
 }
 
 
 class Setting(NamedTuple):
-    """An option as a setting. ``kind``: int, float, bool, str, Path or list (of texts)."""
+    """An option as a setting, under its table."""
 
     name: str
     table: str
-    kind: type
-    default: object
-    help: str
-    values: str
-    """What it may be, as ``--help`` says it; may be empty."""
-    low: float | None
-    high: float | None
+    field: Field
 
 
 @dataclass(frozen=True)
@@ -73,30 +60,11 @@ def settings_path() -> Path:
 
 @cache
 def known() -> Mapping[str, Setting]:
-    """Every setting by its name, in the order of ``chatkv run --help``."""
-    from chatkv.cli.run import run
-
-    hints = get_type_hints(run, include_extras=True)
-    found = {}
-    for name, parameter in inspect.signature(run).parameters.items():
-        hint = hints[name]
-        option = next((each for each in get_args(hint)[1:] if isinstance(each, OptionInfo)), None)
-        if get_origin(hint) is not Annotated or option is None or name in NOT_KEPT:
-            continue
-        kinds = [each for each in get_args(get_args(hint)[0]) or get_args(hint)[:1] if each is not NoneType]
-        kind = list if list in (get_origin(kinds[0]), get_origin(get_args(hint)[0])) else kinds[0]
-        table = "sampling" if option.rich_help_panel == "Sampling" else "run"
-        found[name] = Setting(
-            name,
-            table,
-            kind,
-            parameter.default,
-            option.help or "",
-            str(option.metavar or ""),
-            option.min,
-            option.max,
-        )
-    return found
+    """Return every setting by its name, in order."""
+    groups = (("run", Group(EngineConfig)), ("run", APP), ("sampling", SAMPLING))
+    return {
+        key(field): Setting(key(field), table, field) for table, group in groups for field in group.fields
+    }
 
 
 def load(path: Path | None = None) -> Settings:
@@ -149,16 +117,18 @@ def _checked(path: Path, tables: Mapping[str, Any]) -> Settings:
 
 
 def _value(where: str, setting: Setting, value: object, folder: Path) -> object:
-    kind = setting.kind
-    if setting.name == "kv_memory" and type(value) is int:
+    """Return ``value`` as the command line would give it. Raises UsageError that begins with ``where``."""
+    field = setting.field
+    kind = str if field.size else field.kind
+    if field.size and type(value) is int:
         value = str(value)  # in bytes
     if kind is float and type(value) is int:
         value = float(value)
-    if kind is list and isinstance(value, str):
+    if kind is tuple and isinstance(value, str):
         value = [value]
     good = (
         isinstance(value, list) and all(isinstance(each, str) for each in value)
-        if kind is list
+        if kind is tuple
         else type(value) is (str if kind is Path else kind)
     )
     if not good:
@@ -166,38 +136,29 @@ def _value(where: str, setting: Setting, value: object, folder: Path) -> object:
     texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
     if any("\0" in text for text in texts) or (kind in (Path, str) and not str(value).strip()):
         raise UsageError(f"{where}: can't be {one_line(repr(value), 60)}")
-    if kind in (int, float):
-        number = cast(float, value)
-        if setting.low is not None and number < setting.low:
-            raise UsageError(f"{where}: must be at least {setting.low}, got {value}")
-        if setting.high is not None and number > setting.high:
-            raise UsageError(f"{where}: must be at most {setting.high}, got {value}")
+    if not field.size and (problem := field.problem(value)) is not None:
+        raise UsageError(f"{where}: {problem}")
     if kind is Path or (setting.name == "model" and str(value).startswith((".", "~"))):
         # As the file's reader would read it, wherever the command runs.
-        return str(folder / os.path.expanduser(str(value)))
+        return str(folder / expanded(str(value)))
     return value
 
 
 def _refuse_unworkable(path: Path, values: Mapping[str, object]) -> None:
-    """What no engine can do with these, each alone and all together."""
-    from chatkv.cli.sampling import checked
-    from chatkv.cli.sizes import parse_size
-    from chatkv.engine.config import EngineConfig
-
+    """Refuse what only a look at the machine can tell, and what does not work together."""
     engine: dict[str, Any] = {}
     for name, value in values.items():
         setting = known()[name]
-        alone: dict[str, Any] = {"strict" if name == "strict_blocks" else name: value}
+        option = setting.field.option
+        taken: Any = value
         try:
-            if name in _CHECKS:
-                _CHECKS[name](str(value))
-            if name == "kv_memory":
-                alone = {name: parse_size(str(value), "kv_memory")}
-            if setting.table == "sampling":
-                checked(**alone)
-            elif alone.keys() <= EngineConfig.__dataclass_fields__.keys():
-                engine |= alone
-                EngineConfig(**alone).validate()
+            if name in CHECKS:
+                CHECKS[name](option, value)
+            if setting.field.size:
+                taken = parse_size(str(value), option)
+            if name in fields_of(EngineConfig) or setting.field.flag:
+                engine[setting.field.name] = taken
+                EngineConfig(**{setting.field.name: taken}).validate()
         except ChatkvError as error:
             told = _plain(str(error)).removeprefix(f"{name} ")
             raise UsageError(f"{path}: [{setting.table}] {name}: {told}") from None

@@ -11,9 +11,6 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)(b?)|b)?", re.IGNORECASE |
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 _MOST = 1 << 50
 
-MAX_BLOCKS = 1 << 26
-"""The most that ``--num-blocks`` takes: the lists of free and used blocks then have some 600 MB."""
-
 
 def parse_size(text: str, option: str) -> int:
     """``text`` in bytes: ``512MiB``, ``1.5GB``, ``2g``, ``1073741824``.

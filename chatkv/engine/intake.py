@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeGuard, cast
 import numpy as np
 
 from chatkv.engine.messages import MAX_ANSWERS, GenerateRequest, Prompt, Turn
-from chatkv.engine.sampling_check import check_sampling
 from chatkv.errors import ChatkvError
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.request import Request
@@ -32,7 +31,7 @@ def take_in(
 
     ``vocab``: the model computes ids below it; another one would fail the forward of everybody.
     """
-    problem = _check_answers(generate.n) or check_sampling(generate.sampling)
+    problem = _check_answers(generate.n) or generate.sampling.problem()
     if problem:
         return TurnedDown("error", problem)
     try:

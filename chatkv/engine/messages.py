@@ -12,6 +12,7 @@ from typing import Literal
 
 from chatkv.engine.stats import EngineStats
 from chatkv.kvcache.events import Event
+from chatkv.sampling import SamplingParams as Sampling
 
 __all__ = [
     "MAX_ANSWERS",
@@ -59,33 +60,6 @@ class Turn:
     text: str
     token_ids: tuple[int, ...] | None = None
     thinking: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How the next token is chosen; ``engine/sampling.py`` says what each value does, and in which order.
-
-    As it stands, nothing but ``temperature`` 0 (greedy) acts: each other value is neutral.
-    """
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    """0: off."""
-    max_tokens: int = 512
-    seed: int | None = None
-    """None draws one."""
-    ignore_stop: bool = False
-    """Go on after the model's own end: for measurements, where answers must be of one length."""
-    min_p: float = 0.0
-    """Only tokens at least this likely, compared with the likeliest one."""
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    stop: tuple[str, ...] = ()
-    """The answer ends before the first of these (thinking is not searched)."""
-    logprobs: int | None = None
-    """None: no log-probabilities; n: those of the chosen token and of the n likeliest (0 … 20)."""
 
 
 Prompt = tuple[Turn, ...] | tuple[int, ...] | str

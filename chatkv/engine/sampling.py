@@ -34,7 +34,7 @@ _NOT_NUMBERS = "the model gave logits that are not numbers"
 
 
 class Sampler:
-    """Draws the tokens of one request. ``sampling`` as checked by ``sampling_check.check_sampling``."""
+    """Draws the tokens of one request. ``sampling``: one without a ``problem``."""
 
     def __init__(self, sampling: Sampling, prompt: Sequence[int] = ()) -> None:
         """``prompt``: the ids that the repetition penalty counts from the start."""

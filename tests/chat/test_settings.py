@@ -48,7 +48,7 @@ def test_values(name: str, text: str, wanted: object) -> None:
 def test_what_may_not_be_set_is_said_with_the_range(name: str, text: str) -> None:
     with pytest.raises(ChatError) as caught:
         value(name, text)
-    assert f"{name} must be {PARAMETERS[name].range}, got " in str(caught.value)
+    assert f"{name} must be {PARAMETERS[name].wanted}, got " in str(caught.value)
     assert len(str(caught.value)) < 150
 
 

@@ -24,7 +24,7 @@ def test_the_recording_the_answer_and_what_is_typed_are_kept(
         tmp_path, "--model", str(smollm2_folder), "--max-tokens", "2000", "--record-screen", str(film)
     ) as terminal:
         terminal.until("invariants hold", 120)
-        terminal.type("A very long story, please.\r")
+        terminal.type("Write a long essay about the history of the sea.\r")
         terminal.until("▌", 60)
         os.write(terminal.master, b"half a \xff question")  # a byte of another charset
         terminal.until("question", 20)
@@ -41,7 +41,7 @@ def test_the_recording_the_answer_and_what_is_typed_are_kept(
             assert terminal.over() == 128 + signal.SIGHUP
         (conversation,) = terminal.sessions()
     question, answer = conversation.path()
-    assert question.text == "A very long story, please."
+    assert question.text == "Write a long essay about the history of the sea."
     assert answer.meta["reason"] == "quit"
     assert answer.token_ids
     assert conversation.draft == "half a \ufffd question"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.model
 def chat_and_quit(folder: Path, model: Path) -> float:
     with Terminal(folder, "--model", str(model), "--max-tokens", "2000") as terminal:
         terminal.until("invariants hold", 120)
-        terminal.type("A very long story, please.")
+        terminal.type("Write a long essay about the history of the sea.")
         terminal.type("\r")
         terminal.until("▌", 60)  # stands before how many tokens there are
         start = time.monotonic()
@@ -24,7 +24,7 @@ def chat_and_quit(folder: Path, model: Path) -> float:
         took = time.monotonic() - start
         (conversation,) = terminal.sessions()
     question, answer = conversation.path()
-    assert question.text == "A very long story, please."
+    assert question.text == "Write a long essay about the history of the sea."
     assert answer.meta["reason"] == "quit"
     assert answer.token_ids
     return took

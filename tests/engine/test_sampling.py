@@ -18,7 +18,6 @@ from transformers.generation.logits_process import (
 from chatkv.engine.likeliest import likeliest
 from chatkv.engine.messages import Sampling
 from chatkv.engine.sampling import FIRST_LOOK, Sampler
-from chatkv.engine.sampling_check import check_sampling
 from tests.engine.conftest import Tiny
 from tests.engine.rig import Rig
 
@@ -180,11 +179,11 @@ def test_log_probabilities_are_the_models_own(tiny_llama: Tiny) -> None:
     ],
 )
 def test_each_bad_value_is_named_in_one_line(options: dict[str, Any]) -> None:
-    problem = check_sampling(Sampling(**options))
+    problem = Sampling(**options).problem()
     assert problem is not None
     assert next(iter(options)) in problem
     assert "\n" not in problem
-    assert check_sampling(Sampling(min_p=1.0, repetition_penalty=1.2, stop=("a",), logprobs=20)) is None
+    assert Sampling(min_p=1.0, repetition_penalty=1.2, stop=("a",), logprobs=20).problem() is None
 
 
 @pytest.mark.parametrize("size", [1, 5, 16, 97, 49152])

@@ -79,7 +79,7 @@ def _argument(name: str, typed: str, at: int, sources: Sources) -> Offer | None:
                 return Offer(at + len(kind) + 1, tuple(_files(rest, "", insert=False)))
             words = [("md ", "Markdown"), ("json ", "OpenAI-style chat JSON")]
         case "parameter":
-            words = [(f"{known} ", f"{p.what} ({p.range})") for known, p in PARAMETERS.items()]
+            words = [(f"{known} ", f"{p.help} ({p.wanted})") for known, p in PARAMETERS.items()]
             words.append(("default", "everything as chatkv run was started"))
         case "preset":
             words = [*sources.presets(), ("save ", "keep this session's settings under a name")]
