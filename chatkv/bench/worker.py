@@ -11,9 +11,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
+from chatkv import children
 from chatkv.bench.hot_cold import HotCold
 from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
@@ -29,16 +30,21 @@ def run_apart(
     progress: Callable[[str, int, int], None],
 ) -> dict[str, object]:
     """Run ``workload`` in a new process; its result as a dict. Raises ChatkvError."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "chatkv.bench.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
+    config = replace(config, model=children.absolute(config.model))
+    with (
+        children.own_folder() as folder,
+        subprocess.Popen(
+            children.command("chatkv.bench.worker"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            cwd=folder,
+            env=children.environment(),
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             asked = {
                 "kind": type(workload).__name__,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from chatkv import children
 from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.options import APP, SAMPLING, AppOptions, Group, takes
@@ -69,7 +70,7 @@ def run(
 
         # The app runs as this very command; its driver tells it that it is in the browser.
         raise typer.Exit(
-            serve([sys.executable, *sys.orig_argv[1:]], app.web_host or "127.0.0.1", app.web_port or 0)
+            serve(children.command("chatkv", *sys.argv[1:]), app.web_host or "127.0.0.1", app.web_port or 0)
         )
 
     log_to_file()

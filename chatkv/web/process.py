@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Literal
 
+from chatkv import children
 from chatkv.web import DRIVER
 
 PRELUDE = b"__GANGLION__\n"
@@ -34,7 +35,7 @@ class AppProcess:
 
         Raises OSError where it can't be run.
         """
-        environment = dict(os.environ) | {
+        environment = children.environment() | {
             "TEXTUAL_DRIVER": DRIVER,
             "TEXTUAL_COLOR_SYSTEM": "truecolor",
             "TERM": "xterm-256color",  # whatever the server's own terminal is

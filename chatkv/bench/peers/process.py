@@ -13,11 +13,13 @@ import importlib.util
 import json
 import subprocess
 import sys
-from dataclasses import asdict
+import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import chatkv
+from chatkv import children
 from chatkv.bench.peers.base import Peer, Setup
 from chatkv.errors import ChatkvError
 from chatkv.text import one_line
@@ -62,9 +64,15 @@ def installed(name: str, python: str | None = None) -> bool:
     if python is None:
         return importlib.util.find_spec(PEERS[name].package) is not None
     try:
-        looked = subprocess.run(
-            [python, "-c", _LOOK, PEERS[name].package], capture_output=True, timeout=60, check=False
-        )
+        with children.own_folder() as folder:
+            looked = subprocess.run(
+                [python, "-c", _LOOK, PEERS[name].package],
+                capture_output=True,
+                timeout=60,
+                check=False,
+                cwd=folder,
+                env=children.environment(),
+            )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise ChatkvError(f"{python} is no Python that runs: {error}") from None
     return looked.returncode == 0
@@ -75,12 +83,17 @@ class PeerProcess:
 
     def __init__(self, name: str, setup: Setup, python: str | None = None) -> None:
         self.name = name
+        self._folder = tempfile.TemporaryDirectory(prefix="chatkv-", ignore_cleanup_errors=True)
+        gguf = None if setup.gguf is None else children.absolute(setup.gguf)
+        setup = replace(setup, folder=children.absolute(setup.folder), gguf=gguf)
         self._process = subprocess.Popen(
             [python or sys.executable, "-c", _CHILD, str(Path(chatkv.__file__).parent.parent), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
+            cwd=self._folder.name,
+            env=children.environment(),
         )
         about = self._ask(asdict(setup))
         self.about: str = about["about"]
@@ -97,6 +110,7 @@ class PeerProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+        self._folder.cleanup()
 
     def _ask(self, question: Any) -> dict[str, Any]:
         assert self._process.stdin is not None

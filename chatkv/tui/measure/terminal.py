@@ -8,12 +8,12 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from chatkv import children
 from chatkv.errors import ChatkvError
 
 _TAIL = 4_096
@@ -44,12 +44,18 @@ class Terminal:
         self._folder = tempfile.TemporaryDirectory(prefix="chatkv-bench-")
         own = {name: os.path.join(self._folder.name, name) for name in ("CHATKV_DATA", "CHATKV_CONFIG")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "chatkv.tui.measure.child", json.dumps(order), str(tell)],
+            children.command("chatkv.tui.measure.child", json.dumps(order), str(tell)),
+            cwd=self._folder.name,
             stdin=slave,
             stdout=slave,
             stderr=slave,
             pass_fds=(tell,),
-            env={**_inherited(), **own, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            env={
+                **children.environment(_inherited()),
+                **own,
+                "TERM": "xterm-256color",
+                "COLORTERM": "truecolor",
+            },
             start_new_session=True,
         )
         os.close(slave)
