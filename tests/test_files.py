@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chatkv.files import write_whole
+from chatkv.files import UnreadableError, private_folder, read_file, tidy, write_whole
 
 
 def test_takes_the_place_of_an_older_file(tmp_path: Path) -> None:
@@ -69,3 +69,71 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert read == [b"through"]
     assert pipe.is_fifo()
     assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
+
+
+def hostile(tmp_path: Path) -> dict[str, Path]:
+    """Names that are no files to read, and the words each is refused with."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    return {
+        "is not a file: it is a device": Path("/dev/zero"),
+        "a pipe": tmp_path / "fifo",
+        "it is a folder": tmp_path / "folder",
+        "there is no such file": tmp_path / "dangling",
+        "at most 10 are read": tmp_path / "large",
+        "can't be read": Path("a\0b"),
+        "can't be read: File name too long": Path("x" * 300),
+    }
+
+
+def test_what_is_no_file_is_refused_and_nothing_waits(tmp_path: Path) -> None:
+    for words, path in hostile(tmp_path).items():
+        with pytest.raises(UnreadableError, match=words):
+            read_file(path, 10)
+
+
+def test_a_pipe_is_read_once_with_a_limit(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for text, limit in (("ten bytes.", 10), ("eleven byte", 10)):
+        # Held open for reading, so that the writer need not wait for the reader.
+        held = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(tmp_path / "fifo", os.O_WRONLY)
+        os.write(writer, text.encode())
+        threading.Timer(0.01, os.close, (writer,)).start()
+        if len(text) <= limit:
+            assert read_file(tmp_path / "fifo", limit, pipe=True) == text.encode()
+        else:
+            with pytest.raises(UnreadableError, match="more than 10 bytes"):
+                read_file(tmp_path / "fifo", limit, pipe=True)
+        os.close(held)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_private_folders_and_tidying(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        private_folder(tmp_path / "a" / "b")
+        wide = tmp_path / "wide"
+        wide.mkdir(mode=0o755)
+        wide.chmod(0o755)
+        (wide / "s.jsonl").write_text("said")
+        (wide / "s.jsonl").chmod(0o644)
+        (wide / ".s.jsonl.abc.part").write_text("torn")
+        os.utime(wide / ".s.jsonl.abc.part", (1, 1))
+        (wide / ".s.jsonl.new.part").write_text("being written")
+        (wide / "link").symlink_to(tmp_path / "other")
+        (tmp_path / "other").write_text("not ours")
+        (tmp_path / "other").chmod(0o644)
+        tidy(wide)
+        tidy(tmp_path / "none")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "wide")] == [0o700] * 3
+    assert (wide / "s.jsonl").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o644
+    assert sorted(p.name for p in wide.iterdir()) == [".s.jsonl.new.part", "link", "s.jsonl"]
+    private_folder(wide)
+    with pytest.raises(FileExistsError):
+        private_folder(wide / "s.jsonl")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from chatkv.bench.window import turns
 from chatkv.errors import ChatkvError
+from chatkv.files import UnreadableError, open_file
 from chatkv.kvcache.cache import KVCache, blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.scheduler.waiting import WaitingQueue
@@ -153,8 +155,8 @@ def run_trace(
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None, str]]:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, start=1):
+        with open_file(path) as file, TextIOWrapper(file, "utf-8-sig", errors="replace") as text:
+            for number, line in enumerate(text, start=1):
                 if not line.strip():
                     continue
                 try:
@@ -166,6 +168,8 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None, str]]:
                     yield number, record, ""
                 else:
                     yield number, None, "not a JSON object"
+    except UnreadableError as error:
+        raise ChatkvError(f"{path} {error}") from None
     except OSError as error:
         raise ChatkvError(f"{path}: {error.strerror or error}") from None
 

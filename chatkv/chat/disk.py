@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from chatkv.chat.errors import ChatError
 from chatkv.chat.records import Record, encode
-from chatkv.files import write_whole
+from chatkv.files import private_folder, write_whole
 
 
 class Added(NamedTuple):
@@ -39,7 +39,7 @@ def add(path: Path, records: Iterable[Record]) -> Added:
 
 def write_new(path: Path, records: Iterable[Record]) -> int:
     """Write a new file that is there whole or not at all; returns its bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     data = b"".join(map(encode, records))
     write_whole(path, data, private=True)
     return len(data)
@@ -52,7 +52,7 @@ def check_writable(folder: Path) -> None:
         ChatError: it can't be done; the line says why.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"\n")
             probe.flush()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from chatkv.chat.errors import ChatError
 from chatkv.chat.thought import Said, given, whole
 from chatkv.chat.tree import Conversation, Role, clean_name
-from chatkv.files import write_whole
+from chatkv.files import UnreadableError, read_text, write_whole
 from chatkv.text import one_line, printable
 
 FORMATS = ("md", "json")
@@ -109,18 +109,9 @@ def read_chats(path: Path) -> Imported:
     """
     name = one_line(str(path), 200)
     try:
-        if not path.exists():
-            raise ChatError(f"there is no file {name}")
-        if not path.is_file():
-            raise ChatError(f"{name} is not a file")
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise ChatError(f"{name} has {size:,} bytes; at most {MAX_BYTES:,} can be imported")
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ChatError(f"{name} is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ChatError(f"can't read {name}: {reason}") from error
+        text = read_text(path, MAX_BYTES, pipe=True)
+    except UnreadableError as error:
+        raise ChatError(f"{name} {error}") from error
     reader = _Chats()
     for value in _values(text, name):
         reader.take(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chatkv.chat.errors import ChatError
 from chatkv.chat.settings import Settings, checked, describe
-from chatkv.files import write_whole
+from chatkv.files import private_folder, read_text, write_whole
 from chatkv.text import one_line, printable
 
 NAME = re.compile(r"[\w-]{1,40}")
@@ -64,9 +64,7 @@ def load_presets(folder: Path) -> tuple[dict[str, Preset], list[str]]:
 def _read(path: Path) -> tuple[Preset, list[str]]:
     if NAME.fullmatch(path.stem) is None:
         raise ValueError("its name may have letters, digits, - and _ only")
-    if not path.is_file() or path.stat().st_size > MAX_BYTES:
-        raise ValueError("not a file, or too large")
-    given = tomllib.loads(path.read_bytes().decode())
+    given = tomllib.loads(read_text(path, MAX_BYTES))
     system = given.pop("system", None)
     if system is not None and not isinstance(system, str):
         raise ValueError("system must be text")
@@ -86,7 +84,7 @@ def save_preset(folder: Path, preset: Preset) -> Path:
     lines += [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in preset.sampling.items()]
     path = folder / f"{preset.name}.toml"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         write_whole(path, "\n".join(lines) + "\n", private=True)
     except OSError as error:
         raise ChatError(f"can't save the preset {path}: {error.strerror or error}") from error

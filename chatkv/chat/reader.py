@@ -19,6 +19,7 @@ from chatkv.chat.records import (
 )
 from chatkv.chat.settings import checked
 from chatkv.chat.tree import Conversation, clean_name
+from chatkv.files import open_file
 from chatkv.text import one_line
 
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}(?:\.\d{1,6})?)Z-(.+)$")
@@ -151,9 +152,10 @@ def read(path: Path) -> Loaded:
     """Read one session file; faults are in ``problems``.
 
     Raises:
-        OSError: the file can't be read.
+        OSError: the file can't be read, or is none.
     """
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    with open_file(path) as file:
+        data = file.read().removeprefix(b"\xef\xbb\xbf")
     reader = _Reader(path, _from_file_name(path))
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):

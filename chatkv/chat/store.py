@@ -21,6 +21,7 @@ from chatkv.chat.records import Record, draft_record, dump, message_record
 from chatkv.chat.session_files import SessionFile, SessionFiles
 from chatkv.chat.settings import Settings
 from chatkv.chat.tree import Conversation, Message, clean_name
+from chatkv.files import private_folder
 from chatkv.paths import packaged
 from chatkv.text import one_line
 
@@ -157,7 +158,7 @@ class SessionStore(SessionFiles):
         target = folder / file.path.name
         if not self.unkept:
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                private_folder(folder)
                 try:
                     os.replace(file.path, target)
                 except FileNotFoundError:

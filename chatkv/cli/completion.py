@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from chatkv.files import read_text
 from chatkv.text import one_line
 
 Offers = list[str | tuple[str, str]]
@@ -69,7 +70,7 @@ def themes(incomplete: str) -> Offers:
     for folder in (packaged("themes"), config_dir() / "themes"):
         for path in sorted(_files(folder, ".toml")):
             with suppress(OSError, ValueError, RecursionError):
-                name = tomllib.loads(path.read_text("utf-8")).get("name", path.stem)
+                name = tomllib.loads(read_text(path, _SMALL)).get("name", path.stem)
                 if isinstance(name, str):
                     found[name] = None
     near = harmless([name for name in found if name.startswith(incomplete)])

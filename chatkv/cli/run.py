@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from chatkv import children
 from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.options import APP, SAMPLING, AppOptions, Group, takes
-from chatkv.cli.surroundings import is_terminal, log_to_file, unkept
+from chatkv.cli.surroundings import is_terminal, log_to_file, tidy_folders, unkept
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import UsageError
 from chatkv.native.choice import chosen as check_native
@@ -70,9 +69,10 @@ def run(
 
         # The app runs as this very command; its driver tells it that it is in the browser.
         raise typer.Exit(
-            serve(children.command("chatkv", *sys.argv[1:]), app.web_host or "127.0.0.1", app.web_port or 0)
+            serve([sys.executable, "-P", *sys.orig_argv[1:]], app.web_host or "127.0.0.1", app.web_port or 0)
         )
 
+    tidy_folders()
     log_to_file()
     from chatkv.tui.app import run as open_chat
 

@@ -5,6 +5,7 @@ A setting is an option of ``chatkv run``: both come from the same described fiel
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +16,7 @@ from chatkv.cli.options import APP, CHECKS, SAMPLING, Group, key
 from chatkv.cli.sizes import parse_size
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
+from chatkv.files import UnreadableError, read_text
 from chatkv.paths import config_dir
 from chatkv.schema import Field, expanded, fields_of
 from chatkv.text import nearest, one_line
@@ -73,15 +75,12 @@ def load(path: Path | None = None) -> Settings:
 
     path = path or settings_path()
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
-        text = path.read_bytes().decode("utf-8-sig")
-        tables = tomllib.loads(text)
-    except FileNotFoundError:
-        return Settings(path)
-    except OSError as error:
-        raise UsageError(f"{path}: can't be read: {error.strerror or error}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        if not os.path.lexists(path):
+            return Settings(path)
+        tables = tomllib.loads(read_text(path, MAX_BYTES))
+    except UnreadableError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: is not TOML: {one_line(str(error), 200)}") from error
     return _checked(path, tables)
 

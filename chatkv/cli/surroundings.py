@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+
+from chatkv.files import private_folder, tidy
 
 
 def unkept(folder: Path, save: bool, asked_for: bool) -> str:
@@ -34,15 +38,33 @@ def is_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
+def tidy_folders() -> None:
+    """Narrow the folders that hold what was said to their owner; remove what killed writes left."""
+    from chatkv.paths import config_dir, data_dir
+
+    data = data_dir()
+    for folder in (data, data / "sessions", data / "sessions" / "deleted", data / "snapshots"):
+        tidy(folder)
+    tidy(config_dir() / "presets")
+
+
+class _OwnLog(RotatingFileHandler):
+    """For its owner alone: a traceback may hold what was said."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return open(descriptor, "a", encoding=self.encoding, errors=self.errors)
+
+
 def log_to_file() -> None:
     """Tracebacks of faults go where a person can find them; the screen tells them in one line."""
     from chatkv.paths import data_dir
 
     handler: logging.Handler = logging.NullHandler()
     with suppress(OSError):  # without a place for it there is no log; the chat works all the same
-        data_dir().mkdir(parents=True, exist_ok=True)
+        private_folder(data_dir())
         path = data_dir() / "chatkv.log"
-        handler = RotatingFileHandler(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
+        handler = _OwnLog(path, maxBytes=1 << 20, backupCount=1, encoding="utf-8", delay=True)
     logging.raiseExceptions = False  # a full disk: no log is better than tracebacks on the screen
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger("chatkv").addHandler(handler)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from chatkv.errors import ChatkvError
-from chatkv.files import write_whole
+from chatkv.files import MIB, UnreadableError, read_text, write_whole
 from chatkv.insight import snapshot_records as records
 from chatkv.insight.codec import FieldError, decode, encode
 from chatkv.insight.consistency import inconsistency
@@ -26,6 +26,7 @@ from chatkv.kvcache.events import ROOT, Int32Array
 
 SCHEMA = "chatkv.snapshot"
 VERSION = 1
+MAX_BYTES = 512 * MIB
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -132,13 +133,9 @@ class Snapshot:
     def load(cls, path: Path) -> Self:
         """Read a file. Raises SnapshotError."""
         try:
-            if not path.is_file():
-                raise SnapshotError(f"{path}: no such file" if not path.exists() else f"{path} is not a file")
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise SnapshotError(f"{path} is not a snapshot: it is not UTF-8 text") from None
-        except OSError as error:
-            raise SnapshotError(f"{path} can't be read: {error.strerror}") from None
+            text = read_text(path, MAX_BYTES, pipe=True)
+        except UnreadableError as error:
+            raise SnapshotError(f"{path} {error}") from None
         return cls.from_json(text, str(path))
 
     def save(self, path: Path) -> None:

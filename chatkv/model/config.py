@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.errors import ModelError
+
+MAX_BYTES = 64 * MIB
+"""Of a JSON file of a model; the largest tokenizers have about half of it."""
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` values with the Llama shape (SmolLM2 is ``llama``)."""
@@ -117,12 +121,12 @@ class DecoderConfig:
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in ``path``; raises ModelError where there is none."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing; give a complete Hugging Face model folder") from None
-    except OSError as error:
-        raise ModelError(f"can't read {path}: {error.strerror}") from None
-    except ValueError as error:
+        if not path.exists():
+            raise ModelError(f"{path} is missing; give a complete Hugging Face model folder")
+        data = json.loads(read_text(path, MAX_BYTES))
+    except UnreadableError as error:
+        raise ModelError(f"{path} {error}") from None
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not valid JSON ({error}); download it again") from None
     if not isinstance(data, dict):
         raise ModelError(f"{path} must hold a JSON object; download it again")

@@ -21,7 +21,7 @@ from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import EngineMessage, Sampling
 from chatkv.errors import ChatkvError
-from chatkv.files import write_whole
+from chatkv.files import private_folder, write_whole
 from chatkv.paths import data_dir
 from chatkv.text import one_line
 from chatkv.tui.chat.prompt import Prompt
@@ -166,8 +166,8 @@ class ChatkvApp(CommandsApp):
 
         path = self.pictures / f"{time.strftime('%Y%m%d-%H%M%S')}-screen.svg"
         try:
-            self.pictures.mkdir(parents=True, exist_ok=True)
-            write_whole(path, still(self))
+            private_folder(self.pictures)
+            write_whole(path, still(self), private=True)
         except OSError as error:
             self.report(f"can't save the screen: {error.strerror or error}", "error")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from chatkv.files import private_folder
 from chatkv.insight.export import save_snapshot
 from chatkv.insight.snapshot import Snapshot
 from chatkv.tui.desk import Desk
@@ -25,7 +26,7 @@ def export_picture(desk: Desk, folder: Path) -> tuple[Path, Path]:
         sessions={session.key: session.name for session in desk.book.sessions},
         decode=desk.decode if ready else None,
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     stem = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-seq{snapshot.seq}"
     json_path, svg_path = folder / f"{stem}.json", folder / f"{stem}.svg"
     save_snapshot(snapshot, json_path, "json")

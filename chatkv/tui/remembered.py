@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TypeVar, cast
 
-from chatkv.files import write_whole
+from chatkv.files import private_folder, read_text, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Remembered:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self._path.parent)
             write_whole(self._path, json.dumps(self._values, indent=1) + "\n", private=True)
         except OSError as error:
             logger.warning("can't remember %s: %s", key, error)
@@ -50,11 +50,9 @@ def _read(path: Path | None) -> dict[str, object]:
     if path is None:
         return {}
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError("too large")
-        values = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
+        if not path.exists():
+            return {}
+        values = json.loads(read_text(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         logger.warning("what was remembered of the screen can't be read: %s", error)
         return {}

@@ -20,6 +20,7 @@ from textual.css.constants import VALID_STYLE_FLAGS
 from textual.theme import BUILTIN_THEMES, Theme
 
 from chatkv.errors import ChatkvError
+from chatkv.files import UnreadableError, read_text
 from chatkv.paths import config_dir, packaged
 from chatkv.text import one_line
 
@@ -120,6 +121,9 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     return {**KV_DEFAULTS, "frame": f"{foreground} 30%"}
 
 
+MAX_BYTES = 256 * 1024
+
+
 def theme_names() -> list[str]:
     """What ``--theme`` takes: chatkv's and the person's own first, then Textual's."""
     return [theme.name for theme in load_themes()[0]] + sorted(BUILTIN_THEMES)
@@ -132,13 +136,9 @@ def read_theme(path: Path) -> Theme:
         ThemeError: something is wrong with it; one line says what.
     """
     try:
-        if not path.is_file():
-            raise ThemeError("is not a file")
-        values = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ThemeError(f"can't be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise ThemeError("is not UTF-8 text") from None
+        values = tomllib.loads(read_text(path, MAX_BYTES))
+    except UnreadableError as error:
+        raise ThemeError(str(error)) from None
     except tomllib.TOMLDecodeError as error:
         raise ThemeError(f"is not TOML: {error}") from None
     values.setdefault("name", path.stem)

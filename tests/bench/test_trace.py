@@ -108,7 +108,7 @@ def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
     path.write_text("hello\n")
     with pytest.raises(ChatkvError, match="no line"):
         scale_of(path)
-    with pytest.raises(ChatkvError, match="No such file"):
+    with pytest.raises(ChatkvError, match="there is no such file"):
         scale_of(tmp_path / "none.jsonl")
 
 

@@ -144,7 +144,7 @@ def test_what_is_no_chat_is_one_line(tmp_path: Path, text: str, line: str) -> No
 
 def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").write_bytes(b"\xff\0")
-    for name, line in (("none", "there is no file"), (".", "is not a file"), ("bin", "not UTF-8")):
+    for name, line in (("none", "there is no such file"), (".", "is not a file"), ("bin", "not UTF-8")):
         with pytest.raises(ChatError, match=line):
             read_chats(tmp_path / name)
     monkeypatch.setattr("chatkv.chat.exchange.MAX_BYTES", 1)

@@ -185,11 +185,11 @@ def test_bytes_that_are_no_text_and_a_folder_in_its_place(
     path = write("")
     path.write_bytes(b"\xff\xfe")
     assert invoke(["run"]) == 2
-    assert "is not TOML" in capsys.readouterr().err
+    assert "is not UTF-8 text" in capsys.readouterr().err
     path.unlink()
     path.mkdir()
     assert invoke(["run"]) == 2
-    assert f"{path}: can't be read" in capsys.readouterr().err
+    assert f"{path}: is not a file: it is a folder" in capsys.readouterr().err
     path.rmdir()
     path.write_bytes(b"\xef\xbb\xbf[run]\r\nthreads = 2\r\n")
     assert load().values == {"threads": 2}

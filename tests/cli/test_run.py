@@ -1,6 +1,8 @@
 """``chatkv run`` hands the chat exactly what was asked for."""
 
 import importlib
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -163,7 +165,7 @@ def served(opened: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> li
 def test_web_runs_this_very_command_for_this_machine_alone(
     opened: list[tuple[Any, ...]], served: list[tuple[Any, ...]]
 ) -> None:
-    command = [sys.executable, "-I", "/bin/chatkv", "run", "--web", "--stop", "a; b"]
+    command = [sys.executable, "-P", "-I", "/bin/chatkv", "run", "--web", "--stop", "a; b"]
     assert invoke(["run", "--web"]) == 0
     assert invoke(["run", "--web", "--web-host", "0.0.0.0", "--web-port", "80"]) == 0
     assert served == [(command, "127.0.0.1", 0), (command, "0.0.0.0", 80)]
@@ -224,3 +226,26 @@ def test_a_folder_that_takes_nothing_is_chatted_over_without_keeping_anything(
     (call,) = opened
     assert ("--no-save" if no_save else "can't keep sessions in") in call[4]
     assert not (tmp_path / "data" / "sessions").exists()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_what_holds_what_was_said_is_its_owner_s_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    from chatkv.cli.surroundings import log_to_file, tidy_folders
+
+    monkeypatch.setenv("CHATKV_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CHATKV_CONFIG", str(tmp_path / "config"))
+    before = os.umask(umask)
+    try:
+        for folder in ("sessions/deleted", "snapshots"):
+            (tmp_path / "data" / folder).mkdir(parents=True)
+            (tmp_path / "data" / folder / "a.jsonl").write_text("said")
+        tidy_folders()
+        log_to_file()
+        logging.getLogger("chatkv").error("a fault")
+    finally:
+        os.umask(before)
+    wide = [p for p in (tmp_path / "data").rglob("*") if p.stat().st_mode & 0o077]
+    assert wide == []
+    assert (tmp_path / "data" / "chatkv.log").read_text().count("a fault") == 1

@@ -41,7 +41,7 @@ def test_export_by_name_id_and_beginning(store: SessionStore, capsys: pytest.Cap
         (["export", "three"], "there is no session 'three'"),
         (["export", ""], "there is no session ''"),
         (["export", "two"], "names 2 sessions: give an id"),
-        (["import", "/no/such"], "there is no file /no/such"),
+        (["import", "/no/such"], "/no/such is not there"),
         (["import", "/etc/hostname"], "neither JSON nor JSONL"),
         (["import", "/dev/zero"], "is not a file"),
     ],

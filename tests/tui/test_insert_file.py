@@ -97,13 +97,13 @@ def test_what_is_refused(folder: Path) -> None:
     (folder / "latin").write_bytes(b"caf\xe9")
     os.mkfifo(folder / "pipe")
     for name, line in (
-        ("big", "has 200,001 bytes; at most 200,000 can be inserted"),
+        ("big", "has 200,001 bytes; at most 200,000 are read"),
         ("latin", "not UTF-8"),
         ("pipe", "is not a file"),
         ("src", "is not a file"),
-        ("none", "there is no file none"),
-        ("a\0b", "there is no file"),
-        ("x" * 5000, "can't read"),
+        ("none", "none is not there"),
+        ("a\0b", "can't be read"),
+        ("x" * 5000, "can't be read"),
     ):
         with pytest.raises(FileRefusedError, match=line) as caught:
             read_text_file(Path(name))

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from chatkv.errors import ChatkvError
+from chatkv.files import UnreadableError, read_file
 from chatkv.text import one_line, printable
 
 MAX_BYTES = 200_000
@@ -24,20 +25,9 @@ def read_text_file(path: Path) -> str:
     """
     name = one_line(str(path), 120)
     try:
-        if not path.exists():
-            raise FileRefusedError(f"there is no file {name}")
-        if not path.is_file():
-            raise FileRefusedError(f"{name} is not a file")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-            size = path.stat().st_size
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise FileRefusedError(f"can't read {name}: {reason}") from error
-    if len(data) > MAX_BYTES:
-        raise FileRefusedError(
-            f"{name} has {max(size, len(data)):,} bytes; at most {MAX_BYTES:,} can be inserted"
-        )
+        data = read_file(path, MAX_BYTES)
+    except UnreadableError as error:
+        raise FileRefusedError(f"{name} {error}") from error
     if b"\0" in data:
         raise FileRefusedError(f"{name} is binary; only text can be inserted")
     try:

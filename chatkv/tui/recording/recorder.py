@@ -12,7 +12,7 @@ from rich.segment import Segment
 from textual.color import Color, ColorParseError
 
 from chatkv.errors import UsageError
-from chatkv.files import write_whole
+from chatkv.files import private_folder, write_whole
 from chatkv.tui.recording.film import EVERY_S, MARK, Film
 from chatkv.tui.recording.rows import Ink, row_svg
 
@@ -127,12 +127,12 @@ class Recorder:
         picture = self._film.svg()
         many = f"{frames} frames, {seconds:.0f} s" if frames > 1 else "one frame"
         try:
-            write_whole(self.path, picture)
+            write_whole(self.path, picture, private=True)  # it holds what was said
         except OSError as error:
             why = f"the recording can't be written to {self.path}: {error.strerror or error}"
             try:
-                self._spare.mkdir(parents=True, exist_ok=True)
-                write_whole(self._spare / self.path.name, picture)
+                private_folder(self._spare)
+                write_whole(self._spare / self.path.name, picture, private=True)
             except OSError:
                 return why
             return f"{why}; it is in {self._spare / self.path.name}"
