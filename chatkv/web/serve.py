@@ -32,8 +32,9 @@ def serve(command: Sequence[str], host: str, port: int) -> int:
 async def _serve(command: Sequence[str], host: str, port: int) -> None:
     from aiohttp import web
 
+    from chatkv.web.door import quietly
     from chatkv.web.guard import is_loopback
-    from chatkv.web.server import GUARD, make_app
+    from chatkv.web.server import DOOR, GUARD, make_app
 
     stage = Stage(command)
     app = make_app(stage, host)
@@ -41,7 +42,9 @@ async def _serve(command: Sequence[str], host: str, port: int) -> None:
     await runner.setup()
     try:
         listener = listen(host, port)
-        await web.SockSite(runner, listener).start()
+        assert runner.server is not None
+        asyncio.get_running_loop().set_exception_handler(quietly)
+        app[DOOR].open(listener, runner.server)
         if not is_loopback(listener.getsockname()[0]):
             warn = "others can reach this machine there: who has the address can read and write your sessions"
             print(f"chatkv: {warn}, and nothing is encrypted on the way", file=sys.stderr)
@@ -49,6 +52,7 @@ async def _serve(command: Sequence[str], host: str, port: int) -> None:
         print(f"chatkv is at {address} · ctrl+c ends it", flush=True)
         await _until_told(stage)
     finally:
+        app[DOOR].close()
         await stage.end()
         await runner.cleanup()
 

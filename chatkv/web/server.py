@@ -11,6 +11,7 @@ from aiohttp import WSMsgType, web
 
 from chatkv.errors import ChatkvError
 from chatkv.web import EXTRA
+from chatkv.web.door import Door
 from chatkv.web.guard import Guard
 from chatkv.web.process import AppProcess
 from chatkv.web.stage import ENDED, Stage
@@ -21,6 +22,7 @@ MAX_MESSAGE = 16 << 20
 MAX_CELLS = 1000
 """Of width or height: more is no screen."""
 GUARD: Final = web.AppKey("guard", Guard)
+DOOR: Final = web.AppKey("door", Door)
 STAGE: Final = web.AppKey("stage", Stage)
 
 _PAGE = Path(__file__).parent / "page"
@@ -65,9 +67,9 @@ def files() -> dict[str, Path]:
 
 def make_app(stage: Stage, host: str) -> web.Application:
     """What is served to a browser that comes to ``host``. Raises ChatkvError as ``files`` does."""
-    guard = Guard(host)
-    app = web.Application(middlewares=[guard.check])
-    app[GUARD], app[STAGE] = guard, stage
+    guard, door = Guard(host), Door()
+    app = web.Application(middlewares=[door.watch, guard.check])
+    app[GUARD], app[STAGE], app[DOOR] = guard, stage, door
     app.on_response_prepare.append(_protect)
     known = files()
 
