@@ -1,6 +1,6 @@
 """One measured run in a process of its own, so that its peak memory is its own.
 
-``python -m chatkv.bench.worker`` reads a JSON object with ``kind``, ``config``, ``workload`` and
+It reads a JSON object with ``kind``, ``config``, ``workload`` and
 ``sampling`` from stdin and writes JSON lines: ``{"progress": [stage, done, total]}`` …, then
 ``{"result": …}`` or ``{"error": line}``.
 """
@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from chatkv import children
@@ -20,6 +20,7 @@ from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
 from chatkv.engine.messages import Sampling
 from chatkv.errors import ChatkvError
+from chatkv.temporaries import temporary_folder
 from chatkv.text import one_line
 
 
@@ -30,17 +31,18 @@ def run_apart(
     progress: Callable[[str, int, int], None],
 ) -> dict[str, object]:
     """Run ``workload`` in a new process; its result as a dict. Raises ChatkvError."""
-    config = replace(config, model=children.absolute(config.model))
+    from chatkv.model.catalog import from_anywhere
+
     with (
-        children.own_folder() as folder,
+        temporary_folder() as folder,
         subprocess.Popen(
-            children.command("chatkv.bench.worker"),
+            children.module("chatkv.bench.worker"),
+            cwd=folder,
+            env=children.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            cwd=folder,
-            env=children.environment(),
         ) as process,
     ):
         assert process.stdin is not None
@@ -48,7 +50,7 @@ def run_apart(
         try:
             asked = {
                 "kind": type(workload).__name__,
-                "config": asdict(config),
+                "config": asdict(config) | {"model": from_anywhere(config.model)},
                 "workload": asdict(workload),
                 "sampling": asdict(sampling),
             }

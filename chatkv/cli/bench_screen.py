@@ -43,7 +43,9 @@ def screen(
     check_target(json_out)
     with naming_the_file(context, "model"):
         check_model(model)
-    config = EngineConfig(model=model, threads=threads, num_blocks=_BLOCKS).validate()
+    from chatkv.model.catalog import from_anywhere
+
+    config = EngineConfig(model=from_anywhere(model), threads=threads, num_blocks=_BLOCKS).validate()
     with progress_bar() as advance:
         data = _measure(config, quick, advance)
     if write_json(json_out, data):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from chatkv import children
 from chatkv.cli.defaults import from_file, naming_the_file, settings_of
 from chatkv.cli.models import check_model
 from chatkv.cli.options import APP, SAMPLING, AppOptions, Group, takes
@@ -68,9 +68,7 @@ def run(
         from chatkv.web.serve import serve
 
         # The app runs as this very command; its driver tells it that it is in the browser.
-        raise typer.Exit(
-            serve([sys.executable, "-P", *sys.orig_argv[1:]], app.web_host or "127.0.0.1", app.web_port or 0)
-        )
+        raise typer.Exit(serve(children.same_command(), app.web_host or "127.0.0.1", app.web_port or 0))
 
     tidy_folders()
     log_to_file()

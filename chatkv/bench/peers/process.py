@@ -11,17 +11,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
-import tempfile
-from dataclasses import asdict, replace
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
-import chatkv
 from chatkv import children
 from chatkv.bench.peers.base import Peer, Setup
 from chatkv.errors import ChatkvError
+from chatkv.temporaries import temporary_folder
 from chatkv.text import one_line
 
 
@@ -64,14 +64,14 @@ def installed(name: str, python: str | None = None) -> bool:
     if python is None:
         return importlib.util.find_spec(PEERS[name].package) is not None
     try:
-        with children.own_folder() as folder:
+        with temporary_folder() as folder:
             looked = subprocess.run(
-                [python, "-c", _LOOK, PEERS[name].package],
+                [os.path.abspath(python), "-c", _LOOK, PEERS[name].package],
+                cwd=folder,
+                env=_environment(python),
                 capture_output=True,
                 timeout=60,
                 check=False,
-                cwd=folder,
-                env=children.environment(),
             )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise ChatkvError(f"{python} is no Python that runs: {error}") from None
@@ -83,17 +83,15 @@ class PeerProcess:
 
     def __init__(self, name: str, setup: Setup, python: str | None = None) -> None:
         self.name = name
-        self._folder = tempfile.TemporaryDirectory(prefix="chatkv-", ignore_cleanup_errors=True)
-        gguf = None if setup.gguf is None else children.absolute(setup.gguf)
-        setup = replace(setup, folder=children.absolute(setup.folder), gguf=gguf)
+        self._ending = ExitStack()
         self._process = subprocess.Popen(
-            [python or sys.executable, "-c", _CHILD, str(Path(chatkv.__file__).parent.parent), name],
+            [os.path.abspath(python or sys.executable), "-c", _CHILD, str(children.ROOT), name],
+            cwd=self._ending.enter_context(temporary_folder()),
+            env=_environment(python),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            cwd=self._folder.name,
-            env=children.environment(),
         )
         about = self._ask(asdict(setup))
         self.about: str = about["about"]
@@ -110,7 +108,7 @@ class PeerProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._folder.cleanup()
+        self._ending.close()
 
     def _ask(self, question: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -128,6 +126,14 @@ class PeerProcess:
         if "error" in told:
             raise ChatkvError(f"{self.name}: {told['error']}")
         return told
+
+
+def _environment(python: str | None) -> dict[str, str]:
+    """As ``-P``, which an older interpreter refuses. Our own PYTHONPATH is no other interpreter's."""
+    made = children.environment(PYTHONSAFEPATH="1")
+    if python is not None:
+        made.pop("PYTHONPATH", None)
+    return made
 
 
 def main(name: str) -> None:

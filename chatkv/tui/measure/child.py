@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from textual.pilot import Pilot
 from chatkv.chat.store import SessionStore
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError
+from chatkv.temporaries import temporary_folder
 from chatkv.text import one_line
 from chatkv.tui.app import ChatkvApp
 from chatkv.tui.garbage import Garbage
@@ -114,8 +114,8 @@ def main() -> None:
     """Whatever ends the run is told in one line."""
     order, tell = json.loads(sys.argv[1]), _Teller(int(sys.argv[2]))
     try:
-        with tempfile.TemporaryDirectory(prefix="chatkv-bench-") as folder:
-            result = MEASURES[order["measure"]](order, Path(folder), tell)
+        with temporary_folder() as folder:
+            result = MEASURES[order["measure"]](order, folder, tell)
     except ChatkvError as error:
         tell(error=str(error))
     except Exception as error:

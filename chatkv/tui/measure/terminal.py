@@ -8,13 +8,14 @@ import select
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any, Self
 
 from chatkv import children
 from chatkv.errors import ChatkvError
+from chatkv.temporaries import temporary_folder
 
 _TAIL = 4_096
 _CHUNK = 1 << 16
@@ -41,21 +42,17 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._told, tell = os.pipe()
         # The person's settings and sessions have no part in it.
-        self._folder = tempfile.TemporaryDirectory(prefix="chatkv-bench-")
-        own = {name: os.path.join(self._folder.name, name) for name in ("CHATKV_DATA", "CHATKV_CONFIG")}
+        self._ending = ExitStack()
+        folder = self._ending.enter_context(temporary_folder())
+        own = {name: str(folder / name) for name in ("CHATKV_DATA", "CHATKV_CONFIG")}
         self._process = subprocess.Popen(
-            children.command("chatkv.tui.measure.child", json.dumps(order), str(tell)),
-            cwd=self._folder.name,
+            children.module("chatkv.tui.measure.child", json.dumps(order), str(tell)),
+            cwd=folder,
             stdin=slave,
             stdout=slave,
             stderr=slave,
             pass_fds=(tell,),
-            env={
-                **children.environment(_inherited()),
-                **own,
-                "TERM": "xterm-256color",
-                "COLORTERM": "truecolor",
-            },
+            env={**_inherited(), **own, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
             start_new_session=True,
         )
         os.close(slave)
@@ -76,7 +73,7 @@ class Terminal:
         self._process.wait()
         os.close(self._master)
         os.close(self._told)
-        self._folder.cleanup()
+        self._ending.close()
 
     def press(self, keys: bytes, shows: bytes = b"", timeout: float = 5.0) -> float | None:
         """Type ``keys``; the seconds until ``shows`` is drawn, None where it is not in time."""
@@ -138,4 +135,5 @@ class Terminal:
 
 def _inherited() -> dict[str, str]:
     """The environment without the size of another terminal, which would be believed."""
-    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    inherited = children.environment()
+    return {name: value for name, value in inherited.items() if name not in ("COLUMNS", "LINES")}
