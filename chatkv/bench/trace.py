@@ -122,15 +122,16 @@ def run_trace(
     hits: dict[int, int] = {}
     passed: dict[int, int] = {}
     entries = read_trace(path, result.bad_lines.append)
-    for index, entry, overtaken in turns(entries, cache, WaitingQueue() if queue is None else queue, window):
+    for entry, request in turns(entries, cache, WaitingQueue() if queue is None else queue, window):
+        index = request.id
         result.requests += 1
-        passed[index] = overtaken
+        passed[index] = request.overtaken
         result.tokens += entry.tokens
         result.blocks += entry.tokens // (size * entry.scale)
         hit = copied = 0
         opened = None
         if blocks_for(len(entry.stored), size) <= cache.num_blocks:
-            opened = cache.open(index, entry.prompt, session=entry.session)
+            opened = cache.open(index, entry.prompt, session=entry.session, hashes=request.hashes)
         if opened is None:
             result.not_admitted += 1
         else:

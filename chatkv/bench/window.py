@@ -27,11 +27,10 @@ T = TypeVar("T", bound=Asks)
 
 
 class Turn(NamedTuple, Generic[T]):
-    """Entry ``number`` (from 1) has its turn; ``overtaken`` times a later one was served first."""
+    """``entry`` has its turn, as ``request``, whose ids count from 1 in file order."""
 
-    number: int
     entry: T
-    overtaken: int
+    request: Request
 
 
 def turns(entries: Iterable[T], cache: KVCache, queue: WaitingQueue, window: int) -> Iterator[Turn[T]]:
@@ -60,4 +59,4 @@ def turns(entries: Iterable[T], cache: KVCache, queue: WaitingQueue, window: int
         assert chosen is not None, "the first in the order waits for nobody"
         queue.admitted(chosen)
         served += chosen.prompt_tokens
-        yield Turn(chosen.id, waiting.pop(chosen.id), chosen.overtaken)
+        yield Turn(waiting.pop(chosen.id), chosen)

@@ -69,6 +69,22 @@ class SessionHashes:
         self.remember(session, namespace, tokens, hashes)
         return hashes
 
+    def chain_of(
+        self, own: list[Hash] | None, session: str, namespace: str, tokens: Int32Array
+    ) -> list[Hash]:
+        """As ``chain``, out of a request's ``own`` list, which then has them; None: it keeps none.
+
+        ``own`` is empty, or has the hashes of the first blocks of ``tokens``.
+        """
+        if not own:
+            hashes = self.chain(session, namespace, tokens)
+            if own is None:
+                return hashes
+            own += hashes
+        else:
+            self.extend(own, namespace, tokens)
+        return own
+
     def extend(self, hashes: list[Hash], namespace: str, tokens: Int32Array) -> None:
         """Append what is missing until each full block of ``tokens`` has its hash."""
         size, start = self.block_size, len(hashes)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
 from chatkv.kvcache.accounting import Ledger
+from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.errors import CacheError, DuplicateRequestError, IntegrityError, UnknownRequestError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.pool import BlockPool
@@ -156,10 +157,18 @@ class KVCache(ABC):
     # --- the life of a request --------------------------------------------------------------------
 
     @abstractmethod
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
+    def peek(
+        self,
+        prompt: npt.ArrayLike,
+        namespace: str = "",
+        session: str = "",
+        hashes: list[Hash] | None = None,
+    ) -> int:
         """How many tokens of ``prompt`` would be reused now; changes nothing, not even recency.
 
-        Naming the ``session`` can only save work: its hashes may be known already.
+        Naming the ``session`` can only save work: its hashes may be known already. So can ``hashes``, a
+        list of the request's own, empty at first, for its prompt's block hashes: give it again whenever
+        the same prompt is asked about, as it is or longer.
         """
 
     @abstractmethod
@@ -179,11 +188,12 @@ class KVCache(ABC):
         resumed: bool = False,
         headroom: int = 0,
         reuse: bool = True,
+        hashes: list[Hash] | None = None,
     ) -> Opened | None:
         """Give ``request`` a row that starts with its longest cached prefix, locked.
 
         Without ``reuse`` all of the prompt is computed, and stored as ever (for the prompt's own
-        log-probabilities every position must run) [B26].
+        log-probabilities every position must run) [B26]. ``hashes`` is as in ``peek``.
 
         None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
         others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
@@ -197,7 +207,7 @@ class KVCache(ABC):
         if headroom < 0:
             raise ValueError(f"request {request}: headroom must be at least 0, got {headroom}")
         row = Row(request, session, namespace, len(tokens), reuse)
-        if not self._fits(row, tokens, headroom):
+        if not self._fits(row, tokens, headroom, hashes):
             return None
         self.log.emit(
             ev.RequestOpened,
@@ -384,7 +394,7 @@ class KVCache(ABC):
         """How many leading tokens of ``prompt`` are cached, whatever rules keep them from being reused."""
 
     @abstractmethod
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool: ...
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool: ...
 
     @abstractmethod
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened: ...

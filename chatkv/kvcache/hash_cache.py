@@ -78,11 +78,17 @@ class HashCache(KVCache):
         entry = self._entries[block]
         return None if entry is None else entry.hash
 
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
+    def peek(
+        self,
+        prompt: npt.ArrayLike,
+        namespace: str = "",
+        session: str = "",
+        hashes: list[Hash] | None = None,
+    ) -> int:
         """How many tokens of ``prompt`` would be reused now: whole blocks, never the last token."""
         tokens = token_ids(prompt)
-        hashes = self.hashes.chain(session, namespace, tokens)
-        return len(self._find(hashes, tokens, namespace)) * self.block_size
+        known = self.hashes.chain_of(hashes, session, namespace, tokens)
+        return len(self._find(known, tokens, namespace)) * self.block_size
 
     def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
         """The whole blocks that ``tokens`` start with and that are cached."""
@@ -127,15 +133,17 @@ class HashCache(KVCache):
         hashes = self.hashes.chain(session, namespace, prompt)
         return len(self._find(hashes, prompt, namespace, len(prompt))) * self.block_size
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool:
-        hashes = self.hashes.chain(row.session, row.namespace, prompt)
-        found = self._find(hashes, prompt, row.namespace) if row.reuse else []
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
+        known = self.hashes.chain_of(hashes, row.session, row.namespace, prompt)
+        found = self._find(known, prompt, row.namespace) if row.reuse else []
         # Hits that nobody uses sit in the queue and leave it with this row: they are no room [B11].
         idle = int(np.count_nonzero(self.pool.refs[_blocks(found)] == 0))
         need = blocks_for(len(prompt), self.block_size) - len(found)
         if need + headroom > self.free + self.evictable - idle:
             return False
-        self._held[row.request] = _Held(found, hashes, prompt.copy())
+        if known is hashes:  # the request's own: the session's are those of whoever asked last
+            self.hashes.remember(row.session, row.namespace, prompt, known)
+        self._held[row.request] = _Held(found, known.copy(), prompt.copy())
         return True
 
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
+from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.cache import KVCache, Opened, blocks_for, token_ids
 from chatkv.kvcache.events import Int32Array
 from chatkv.kvcache.table import Row
@@ -20,7 +21,13 @@ class NoneCache(KVCache):
         """Always 0: nothing is kept."""
         return 0
 
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
+    def peek(
+        self,
+        prompt: npt.ArrayLike,
+        namespace: str = "",
+        session: str = "",
+        hashes: list[Hash] | None = None,
+    ) -> int:
         """Always 0, for any prompt that is one."""
         token_ids(prompt)
         return 0
@@ -36,7 +43,7 @@ class NoneCache(KVCache):
         self.log.emit(ev.CacheCleared)
         return True
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool:
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
         return blocks_for(len(prompt), self.block_size) + headroom <= self.free
 
     def _reuse(self, row: Row, prompt: Int32Array) -> Opened:

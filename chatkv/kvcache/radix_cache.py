@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
+from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.cache import Copy, KVCache, Opened, blocks_for, token_ids
 from chatkv.kvcache.check import check_tree
 from chatkv.kvcache.errors import CacheError, IntegrityError
@@ -53,7 +54,13 @@ class RadixCache(KVCache):
         """Blocks of unlocked nodes."""
         return self.tree.evictable
 
-    def peek(self, prompt: npt.ArrayLike, namespace: str = "", session: str = "") -> int:
+    def peek(
+        self,
+        prompt: npt.ArrayLike,
+        namespace: str = "",
+        session: str = "",
+        hashes: list[Hash] | None = None,
+    ) -> int:
         """How many tokens of ``prompt`` would be reused now, copied ones included."""
         found = self.tree.find(token_ids(prompt)[:-1], namespace)
         return found.tokens + (0 if self.strict else found.extra)
@@ -102,7 +109,7 @@ class RadixCache(KVCache):
     def _find(self, row: Row, prompt: Int32Array) -> Found:
         return self.tree.find(prompt[:-1] if row.reuse else prompt[:0], row.namespace)
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int) -> bool:
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
         found = self._find(row, prompt)
         need = blocks_for(len(prompt), self.block_size) - found.tokens // self.block_size
         # Locking its own prefix takes that prefix from the evictable blocks.

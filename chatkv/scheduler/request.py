@@ -11,6 +11,7 @@ from enum import Enum
 
 import numpy as np
 
+from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.events import Int32Array
 from chatkv.kvcache.table import IntBuffer
 
@@ -32,6 +33,7 @@ class Request:
         "cached",
         "computed",
         "copied",
+        "hashes",
         "id",
         "max_tokens",
         "namespace",
@@ -51,6 +53,8 @@ class Request:
         self.max_tokens = max_tokens
         self.buffer = IntBuffer(np.ascontiguousarray(prompt, dtype=np.int32))
         self.prompt_tokens = len(prompt)
+        self.hashes: list[Hash] = []
+        """For the cache: the hashes of the first blocks of ``tokens``, those that were asked for."""
         self.state = State.WAITING
         self.computed = 0
         """Tokens whose KV exists in the request's row."""

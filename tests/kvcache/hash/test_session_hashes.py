@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from chatkv.kvcache import block_hash as hashing
 from chatkv.kvcache.block_hash import SessionHashes, block_hash
-from chatkv.kvcache.events import Int32Array
+from chatkv.kvcache.events import EventLog, Int32Array
+from chatkv.kvcache.hash_cache import HashCache
+from chatkv.scheduler.request import Request
+from chatkv.scheduler.scheduler import Scheduler
 from tests.kvcache.hash.lives import Life, run
 
 
@@ -89,3 +92,34 @@ def test_tokens_that_are_not_the_announced_prompt_are_hashed_as_written() -> Non
     life.compute(0, [5, 5, 5, 5])
     assert life.cache.peek([1, 1, 1, 1, 5, 5, 5, 5, 0]) == 8
     assert life.cache.peek([1, 1, 1, 1, 2, 2, 2, 2, 0]) == 4
+
+
+def test_a_request_s_own_hashes_serve_it_whoever_asks_in_between() -> None:
+    cache = HashCache(64, 4)
+    prompts = [run((n, 23)) for n in range(6)]
+    own: list[list[bytes]] = [[] for _ in prompts]
+    for _ in range(10):  # none of them names a session: they are all of one
+        for prompt, hashes in zip(prompts, own, strict=True):
+            assert cache.peek(prompt, hashes=hashes) == 0
+    assert cache.hashes.computed == 6 * 5
+    assert cache.open(0, prompts[0], hashes=own[0]) is not None
+    assert cache.grow(0, 28)
+    cache.commit(0, [*prompts[0], 7, 7, 7])  # one more block is full
+    cache.close(0, "preempted")
+    assert cache.peek([*prompts[0], 7, 7, 7, 8], hashes=own[0]) == 24
+    assert cache.hashes.computed == 6 * 5 + 2
+    assert own[0] == from_scratch([*prompts[0], 7, 7, 7], 4, "")
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
+@pytest.mark.parametrize("watched", [False, True])
+def test_requests_that_wait_are_hashed_once(policy: str, watched: bool) -> None:
+    cache = HashCache(8, 4, log=EventLog(lambda event: None) if watched else None)
+    scheduler = Scheduler(cache, policy=policy, max_running=1)
+    for id in range(1, 9):
+        scheduler.add(Request(id, "", ids(run((id, 16))), max_tokens=1))
+    while scheduler.has_work:
+        for work in scheduler.plan().work:
+            scheduler.computed(work)
+            scheduler.finish(work.request, "finished")
+    assert cache.hashes.computed == 8 * 4
