@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from chatkv.text import one_line
+
+_SAID = 300
+
 
 class ChatkvError(Exception):
     """``message`` is one line that says what to do. Exit code 2 for usage, 1 for failure."""
@@ -16,3 +20,13 @@ class UsageError(ChatkvError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=2)
+
+
+def in_words(error: BaseException) -> str:
+    """``ValueError: what it says`` in one printable line; never raises, whatever ``str(error)`` does."""
+    name = type(error).__name__
+    try:
+        said = one_line(str(error), _SAID)
+    except Exception:
+        said = ""
+    return f"{name}: {said}" if said else name

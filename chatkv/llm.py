@@ -72,7 +72,7 @@ class Events:
             try:
                 for event in events:
                     listener(event)
-            except Exception:
+            except BaseException:  # also what a library raises to end its process: the engine goes on
                 logger.exception("a listener of the cache's events raised; it hears no more")
                 self._listeners = [other for other in self._listeners if other is not listener]
 

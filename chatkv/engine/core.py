@@ -22,6 +22,7 @@ from chatkv.engine.reports import Reports
 from chatkv.engine.runner import Runner
 from chatkv.engine.stats import Counts, EngineStats, Meter
 from chatkv.engine.verifier import Verifier
+from chatkv.errors import in_words
 from chatkv.kvcache.cache import KVCache
 from chatkv.kvcache.errors import CacheError
 from chatkv.model.tokenizer import Codec
@@ -89,12 +90,15 @@ class EngineCore:
                     ev.RequestRefused, request=id, session=generate.session, reason=request.message
                 )
             self._reports.turned_down(ids, generate.session, *request)
-        elif refusal := self.scheduler.add(request):
+            return
+        own = siblings(ids, generate.sampling)
+        chat = is_chat(generate.prompt)
+        # Before it is queued: what can't be made must not be planned.
+        generation = Generation(request, generate.sampling, self.codec, queued, own, chat=chat)
+        if refusal := self.scheduler.add(request):
             self._reports.turned_down(ids, generate.session, "refused", refusal, request.prompt_tokens)
         else:
-            own = siblings(ids, generate.sampling)
-            chat = is_chat(generate.prompt)
-            self._live(Generation(request, generate.sampling, self.codec, queued, own, chat=chat))
+            self._live(generation)
 
     def stop(self, id: int) -> None:
         """End a request in any state; what it wrote stays findable. An unknown or finished id is ignored."""
@@ -149,7 +153,7 @@ class EngineCore:
             rows = self.runner.run(work, self.cache, whole=self._whole(work))
         except Exception as error:
             logger.exception("a forward of %d requests failed", len(work))
-            message = f"the model's forward failed: {type(error).__name__}: {error}"
+            message = f"the model's forward failed: {in_words(error)}"
             for item in work:
                 # Its slots may not hold what its row says: nothing of it may stay findable.
                 self._finish(self.live[item.request.id], "error", message, keep=False)
@@ -204,7 +208,7 @@ class EngineCore:
             self._take(generation, generation.draw(row))
         except Exception as error:
             logger.exception("request %d could not be sampled", generation.request.id)
-            message = f"no token could be sampled: {type(error).__name__}: {error}"
+            message = f"no token could be sampled: {in_words(error)}"
             if generation.request.id in self.live:
                 self._finish(generation, "error", message)
 
@@ -237,7 +241,12 @@ class EngineCore:
 
     def _finish(self, generation: Generation, reason: str, message: str = "", *, keep: bool = True) -> None:
         request = generation.request
-        rest = generation.flush()
+        try:
+            rest, kept = generation.flush(), generation.kept_ids
+        except Exception as error:
+            logger.exception("the end of request %d could not be read", request.id)
+            rest, kept = None, generation.sampled
+            reason, message = "error", message or f"the end of its text can't be read: {in_words(error)}"
         if rest is not None:
             self.outbox.deltas.append(rest)
         closing = "aborted" if reason in ("aborted", "cache full") else "finished"
@@ -245,7 +254,7 @@ class EngineCore:
         del self.live[request.id]
         if self._clear_wanted and not self.cache.rows:
             self.clear_cache()
-        self._reports.finished(generation, reason, message)
+        self._reports.finished(generation, kept, reason, message)
         self._meter.changed()
         if keep and request.output_tokens:
             self._verifier.remember(request)

@@ -104,6 +104,11 @@ class Generation:
         thinking, text = self._splitter.push(raw)
         return self._delta(thinking, self._stops.push(text), (token,), tuple(self._logprobs[-1:]))
 
+    @property
+    def sampled(self) -> tuple[int, ...]:
+        """The ids drawn so far."""
+        return tuple(self.request.tokens[self.request.prompt_tokens :].tolist())
+
     def flush(self) -> Delta | None:
         """The answer is over: what was held back of its text, if anything."""
         self._rest = self._detokenizer.flush()
@@ -141,9 +146,9 @@ class Generation:
         part before the cut, so that the ids spell what the person saw. (The KV of what was cut stays
         findable, but the next turn leaves it.)
         """
-        ids: list[int] = self.request.tokens[self.request.prompt_tokens :].tolist()
+        ids = self.sampled
         if not self.stopped:
-            return tuple(ids)
+            return ids
         raw = "".join(self._raw) + self._rest
         cut = len(raw) - self._stops.cut
         kept = spelled = end = 0
@@ -153,7 +158,7 @@ class Generation:
                 break
             if whole:
                 kept, spelled = index + 1, end
-        return tuple(ids[:kept] + self._codec.encode_later(raw[spelled:cut]))
+        return (*ids[:kept], *self._codec.encode_later(raw[spelled:cut]))
 
     def _delta(
         self, thinking: str, text: str, ids: tuple[int, ...], logprobs: tuple[TokenLogprob, ...]

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeGuard, cast
 import numpy as np
 
 from chatkv.engine.messages import MAX_ANSWERS, GenerateRequest, Prompt, Turn
-from chatkv.errors import ChatkvError
+from chatkv.errors import ChatkvError, in_words
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.request import Request
 
@@ -40,7 +40,7 @@ def take_in(
         return TurnedDown("error", str(error))
     except Exception as error:
         logger.exception("request %d could not be tokenised", id)
-        return TurnedDown("error", f"this prompt could not be tokenised: {type(error).__name__}: {error}")
+        return TurnedDown("error", f"this prompt could not be tokenised: {in_words(error)}")
     if not len(prompt):
         return TurnedDown("error", "this prompt has no tokens: write something first")
     unknown = next((token for token in prompt if not 0 <= token < vocab), None)

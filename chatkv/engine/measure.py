@@ -6,7 +6,7 @@ import logging
 
 from chatkv.engine.intake import encode
 from chatkv.engine.messages import Measured, Prompt
-from chatkv.errors import ChatkvError
+from chatkv.errors import ChatkvError, in_words
 from chatkv.kvcache.cache import KVCache
 from chatkv.model.tokenizer import Codec
 
@@ -25,5 +25,5 @@ def measure(ticket: int, session: str, prompt: Prompt, codec: Codec, cache: KVCa
         return Measured(ticket, 0, 0, str(error))
     except Exception as error:
         logger.exception("a prompt could not be measured")
-        return Measured(ticket, 0, 0, f"this prompt could not be measured: {type(error).__name__}: {error}")
+        return Measured(ticket, 0, 0, f"this prompt could not be measured: {in_words(error)}")
     return Measured(ticket, len(ids), reused)

@@ -35,6 +35,7 @@ __all__ = [
     "TokenLogprob",
     "Turn",
     "Verified",
+    "unverified",
 ]
 
 Role = Literal["system", "user", "assistant"]
@@ -250,6 +251,11 @@ class Verified:
     message: str
 
 
+def unverified(request: int, session: str, why: str) -> Verified:
+    """Nothing could be compared."""
+    return Verified(request, session, 0, 0, 0.0, 0, None, 0.0, f"request {request} can't be verified: {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Everything that happened in one engine step (or between steps), in order.
@@ -258,9 +264,9 @@ class Batch:
     """
 
     wall_s: float
-    events: tuple[Event, ...]
-    deltas: tuple[Delta, ...]
-    finished: tuple[Finished, ...]
+    events: tuple[Event, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+    finished: tuple[Finished, ...] = ()
     near: tuple[ContextNear, ...] = ()
     verified: tuple[Verified, ...] = ()
     stats: EngineStats | None = None

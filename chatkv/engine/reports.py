@@ -29,8 +29,8 @@ class Reports:
                 ContextNear(request.id, request.session, request.num_tokens, self._limit)
             )
 
-    def finished(self, generation: Generation, reason: str, message: str) -> None:
-        """``generation`` is over."""
+    def finished(self, generation: Generation, kept: tuple[int, ...], reason: str, message: str) -> None:
+        """``generation`` is over; its history is to hold the ids ``kept``."""
         request = generation.request
         computed, ttft, decode_s = max(request.computed - request.cached, 0), None, 0.0
         if generation.first is not None:
@@ -57,7 +57,7 @@ class Reports:
                 reason,
                 message,
                 generation.text,
-                generation.kept_ids,
+                kept,
                 request.prompt_tokens,
                 request.cached,
                 request.copied,

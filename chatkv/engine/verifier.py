@@ -7,9 +7,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
 from chatkv.engine.config import EngineError
-from chatkv.engine.messages import Verified
+from chatkv.engine.messages import Verified, unverified
 from chatkv.engine.runner import Runner
-from chatkv.engine.verify import Answer, Verification, unverified
+from chatkv.engine.verify import Answer, Verification
+from chatkv.errors import in_words
 from chatkv.kvcache.cache import KVCache
 from chatkv.scheduler.request import Request
 
@@ -88,7 +89,7 @@ class Verifier:
         except Exception as error:
             answer = self._asked[0]
             logger.exception("request %d could not be verified", answer.request)
-            self._end(unverified(answer.request, answer.session, f"{type(error).__name__}: {error}"))
+            self._end(unverified(answer.request, answer.session, in_words(error)))
 
     def _slice(self) -> int:
         return min(self._budget, BUSY_BUDGET) if self._busy else self._budget

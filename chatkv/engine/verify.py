@@ -154,8 +154,3 @@ class Verification:
             self._differing = Differing(
                 position + row, mine, self._piece(mine), other, self._piece(other), margin
             )
-
-
-def unverified(request: int, session: str, why: str) -> Verified:
-    """Nothing could be compared."""
-    return Verified(request, session, 0, 0, 0.0, 0, None, 0.0, f"request {request} can't be verified: {why}")

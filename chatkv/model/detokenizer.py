@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from tokenizers import Tokenizer
 
+from chatkv.model.panics import NoPanic
+
+DECODING = NoPanic("write out tokens")
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
 
@@ -101,8 +104,9 @@ class Detokenizer:
         return self._take() if self._pending else ""
 
     def _take(self) -> str:
-        before = self._tokenizer.decode(self._context, skip_special_tokens=True) if self._context else ""
-        text = self._tokenizer.decode(self._context + self._pending, skip_special_tokens=True)
+        with DECODING:
+            before = self._tokenizer.decode(self._context, skip_special_tokens=True) if self._context else ""
+            text = self._tokenizer.decode(self._context + self._pending, skip_special_tokens=True)
         if len(text) > len(before):
             self._context = self._pending
         else:

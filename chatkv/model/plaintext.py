@@ -8,6 +8,9 @@ from collections.abc import Iterable
 
 from tokenizers import Tokenizer
 
+from chatkv.model.panics import NoPanic
+
+_ENCODING = NoPanic("read a text")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -54,9 +57,9 @@ class PlainEncoder:
             part = todo.pop()
             if not part:
                 continue
-            encoding = (self._first if first and not ids else self._later).encode(
-                part, add_special_tokens=False
-            )
+            tokenizer = self._first if first and not ids else self._later
+            with _ENCODING:
+                encoding = tokenizer.encode(part, add_special_tokens=False)
             if self._forbidden.isdisjoint(encoding.ids):
                 ids += encoding.ids
                 continue

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from chatkv.model.detokenizer import Detokenizer, TokenBytes, is_byte_level
+from chatkv.model.detokenizer import DECODING, Detokenizer, TokenBytes, is_byte_level
 from chatkv.model.plaintext import PlainEncoder, any_of
 from chatkv.model.probe import after_answer, behind, default_system, thinking
 from chatkv.model.template import PLAIN_TEMPLATE, ChatTemplate, Message, Piece
@@ -214,7 +214,8 @@ class Codec:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ``ids`` without special tokens."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+        with DECODING:
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def piece(self, token_id: int) -> str:
         """One token for the eye: control tokens by their name, bytes of a cut character as ``\\xe4``."""

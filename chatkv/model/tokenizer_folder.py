@@ -10,6 +10,9 @@ from tokenizers import Tokenizer
 
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
+from chatkv.model.panics import NoPanic
+
+_LOADING = NoPanic("read its own files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class TokenizerFolder:
         named = tokenizer.token_to_id(names["eos_token"]) if "eos_token" in names else None
         if named is not None:
             eos.add(named)
-        adds_bos = bool(settings.get("add_bos_token")) or bool(tokenizer.encode("").ids)
+        with _LOADING:
+            adds_bos = bool(settings.get("add_bos_token")) or bool(tokenizer.encode("").ids)
         return cls(tokenizer, _template(folder, settings), names, frozenset(eos), adds_bos)
 
 
@@ -45,14 +49,20 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if file.is_file():
         try:
-            return Tokenizer.from_file(str(file))
+            with _LOADING:
+                return Tokenizer.from_file(str(file))
+        except ModelError:
+            raise
         except Exception as error:
             # The library raises bare Exception for anything wrong with the file.
             raise ModelError(f"{file} can't be read ({str(error)[:120]}); download it again") from None
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder).backend_tokenizer
+        with _LOADING:
+            return AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    except ModelError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(

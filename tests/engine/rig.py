@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -29,6 +30,40 @@ from chatkv.model.decoder import Decoder
 from chatkv.model.native_operators import NativeOperators
 from chatkv.model.thinking import ThinkingSplitter
 from chatkv.scheduler.scheduler import Scheduler
+
+
+class Heard:
+    """Everything a listener heard, and waiting for it."""
+
+    def __init__(self) -> None:
+        self.messages: queue.Queue[Any] = queue.Queue()
+        self.all: list[Any] = []
+
+    def __call__(self, message: Any) -> None:
+        self.all.append(message)
+        self.messages.put(message)
+
+    def until(self, wanted: Callable[[Any], bool]) -> Any:
+        while True:
+            message = self.messages.get(timeout=60)
+            if wanted(message):
+                return message
+
+    def finished(self, request: int) -> Finished:
+        """However long ago it was."""
+        return self._among(lambda batch: batch.finished, request)
+
+    def verified(self, request: int) -> Verified:
+        return self._among(lambda batch: batch.verified, request)
+
+    def _among(self, part: Callable[[Batch], Iterable[Any]], request: int) -> Any:
+        while True:
+            for message in self.all:
+                if isinstance(message, Batch):
+                    for each in part(message):
+                        if each.request == request:
+                            return each
+            self.messages.get(timeout=60)
 
 
 class NumberDetokenizer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,45 +9,13 @@ import pytest
 
 from chatkv.engine import loading, thread
 from chatkv.engine.config import EngineConfig, EngineError
-from chatkv.engine.messages import Batch, Failed, Finished, GenerateRequest, Loading, Ready, Sampling, Turn
+from chatkv.engine.messages import Batch, Failed, GenerateRequest, Loading, Ready, Sampling, Turn
 from chatkv.engine.sizing import pool_blocks
 from tests.engine.conftest import Tiny
-from tests.engine.rig import NumberCodec, expected
+from tests.engine.rig import Heard, NumberCodec, expected
 
 PROMPT = list(range(3, 23))
 TURNS = (Turn("user", " ".join(map(str, PROMPT))),)
-
-
-class Heard:
-    """Everything a listener heard, and waiting for it."""
-
-    def __init__(self) -> None:
-        self.messages: queue.Queue[Any] = queue.Queue()
-
-    def __call__(self, message: Any) -> None:
-        self.messages.put(message)
-
-    def until(self, wanted: Callable[[Any], bool]) -> Any:
-        while True:
-            message = self.messages.get(timeout=60)
-            if wanted(message):
-                return message
-
-    def finished(self, request: int) -> Finished:
-        batch = self.until(lambda m: isinstance(m, Batch) and any(f.request == request for f in m.finished))
-        return next(f for f in batch.finished if f.request == request)
-
-
-@pytest.fixture
-def numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiny folders have no tokenizer: numbers are their text."""
-    monkeypatch.setattr(loading.Codec, "load", lambda folder: NumberCodec())
-    monkeypatch.setattr(loading, "resolve", lambda model, progress: Path(model))
-
-
-@pytest.fixture
-def config(tiny_llama: Tiny) -> EngineConfig:
-    return EngineConfig(model=str(tiny_llama.folder), num_blocks=64, block_size=4, dtype="fp32")
 
 
 @pytest.mark.usefixtures("numbers")
@@ -113,25 +79,6 @@ def test_what_can_not_start_says_so_in_one_line(
     assert heard.finished(late).reason == "error"
     engine.stop(late)
     engine.close()
-
-
-@pytest.mark.usefixtures("numbers")
-def test_a_dying_loop_ends_every_open_request(monkeypatch: pytest.MonkeyPatch, config: EngineConfig) -> None:
-    heard = Heard()
-    engine = thread.Engine(config, heard)
-    engine.start()
-    heard.until(lambda m: isinstance(m, Ready))
-    assert engine._core is not None
-
-    def broken() -> None:
-        raise RuntimeError("a fault of the loop")
-
-    monkeypatch.setattr(engine._core, "step", broken)
-    id = engine.submit(GenerateRequest("s", TURNS))
-    assert "a fault of the loop" in heard.until(lambda m: isinstance(m, Failed)).message
-    assert heard.finished(id).reason == "error"
-    engine.close()
-    assert not engine._thread.is_alive()
 
 
 def test_closing_before_starting_is_fine(config: EngineConfig) -> None:
