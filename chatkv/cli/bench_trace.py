@@ -16,7 +16,9 @@ from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN
 
 
 def trace(
-    file: Annotated[Path, typer.Argument(help="JSONL: Mooncake's form, or {session, turn, prompt, output}.")],
+    file: Annotated[
+        Path, typer.Argument(help="JSONL: {input_length, hash_ids}, or {session, prompt, output}.")
+    ],
     cache: choices.Cache = "radix",
     num_blocks: Annotated[
         int | None,
@@ -24,7 +26,11 @@ def trace(
     ] = None,
     block_size: Annotated[
         int | None,
-        typer.Option(min=1, max=choices.MOST, help="Tokens a block; default 16. Mooncake's blocks have 512."),
+        typer.Option(
+            min=1,
+            max=choices.MOST,
+            help="Tokens a block; default 16, or what the hashes in the file stand for.",
+        ),
     ] = None,
     evict_grain: choices.EvictGrain = "node",
     eviction: choices.Eviction = "lru",
@@ -50,10 +56,14 @@ def trace(
 ) -> None:
     """Run a trace through the cache, one request at a time, and count what is reused and evicted.
 
-    A policy other than fcfs chooses among the next --window requests, as if they all waited. The grain of
-    eviction changes hit rates: it is named with every figure.
+    A request a line: {"input_length": n, "hash_ids": [...]} (Mooncake, Qwen-Bailian; ids are numbers of 64
+    bits or strings, each for a block of tokens), or {"session": …, "prompt": [...], "output": [...]} in token
+    ids. Hashes are of blocks as a "block_size" in the file says, else as goes with the lengths. Requests are
+    served in file order, times are not read; a policy other than fcfs chooses among the next --window
+    requests, as if they all waited. The grain of eviction changes hit rates: it is named with every figure.
     """
-    from chatkv.bench.trace import MOONCAKE_BLOCK, run_trace, scale_of, size_of
+    from chatkv.bench.trace import run_trace
+    from chatkv.bench.trace_file import look_through
     from chatkv.engine.stats import percentile
     from chatkv.kvcache.kinds import make_cache
     from chatkv.scheduler.waiting import WaitingQueue
@@ -61,22 +71,20 @@ def trace(
     if cache == "hash" and eviction != "lru":
         raise UsageError("--cache hash evicts in the order of its queue: --eviction must be lru")
     check_target(json_out)
-    scale = scale_of(file)
-    if scale == MOONCAKE_BLOCK:
-        if block_size not in (None, MOONCAKE_BLOCK):
-            raise UsageError(f"{file.name} gives hashes of 512-token blocks: --block-size must be 512")
-        size, unit = MOONCAKE_BLOCK, 1
-    else:
-        size = unit = block_size or 16
-    requests, room = size_of(file, unit)
+    source = look_through(file, block_size)
     core = make_cache(
-        cache, num_blocks or max(room, 1), unit, strict=strict_blocks, eviction=eviction, grain=evict_grain
+        cache,
+        num_blocks or source.num_blocks,
+        source.cache_block,
+        strict=strict_blocks,
+        eviction=eviction,
+        grain=evict_grain,
     )
     with progress_bar() as advance:
         result = run_trace(
             core,
-            file,
-            lambda done: advance("requests", done, requests),
+            source,
+            lambda done: advance("requests", done, source.requests),
             queue=WaitingQueue(policy, max_overtaken),
             window=window,
         )
@@ -86,7 +94,8 @@ def trace(
         "file": file.name,
         "cache": cache,
         "num_blocks": core.num_blocks,
-        "block_size": size,
+        "block_size": source.block_size,
+        "block_size_from": source.told_by,
         "strict": strict_blocks or cache == "hash",
         "eviction": eviction,
         "evict_grain": "block" if cache == "hash" else evict_grain,

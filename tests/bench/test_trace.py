@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from chatkv.bench.trace import read_trace, run_trace, scale_of, size_of
+from chatkv.bench.trace import run_trace
+from chatkv.bench.trace_file import look_through
 from chatkv.cli.outcome import invoke
-from chatkv.errors import ChatkvError
 from chatkv.kvcache.kinds import make_cache
 
 DATA = Path(__file__).parents[1] / "data"
@@ -29,10 +29,10 @@ def public(name: str) -> Path:
     ("blocks", "hits"), [(1_000, 12_990), (10_000, 62_005), (20_000, 84_692), (None, 105_592)]
 )
 def test_mooncake_block_by_block_from_the_leaves(cache: str, blocks: int | None, hits: int) -> None:
-    path = public("mooncake_conversation.jsonl")
-    assert scale_of(path) == 512
-    pool = blocks or size_of(path, 1)[1]
-    result = run_trace(make_cache(cache, pool, 1, strict=True, grain="block"), path)
+    trace = look_through(public("mooncake_conversation.jsonl"))
+    assert (trace.block_size, trace.requests) == (512, 12_031)
+    pool = blocks or trace.num_blocks
+    result = run_trace(make_cache(cache, pool, 1, strict=True, grain="block"), trace)
     assert result.requests == 12_031
     assert (result.hit_blocks, result.blocks) == (hits, 276_491)
     assert result.hit_tokens == 512 * hits == sum(result.hits)
@@ -50,7 +50,7 @@ def test_shared_prefixes_through_2048_tokens(name: str, hits: int, size: int) ->
 @pytest.mark.parametrize(("size", "hits"), [(1, 19_304), (16, 17_216)])
 def test_short_chats_lose_by_rounding(size: int, hits: int) -> None:
     path = public("wl_dummyconv_rr.jsonl")
-    pool = size_of(path, size)[1]
+    pool = look_through(path, size).num_blocks
     result = run_trace(make_cache("radix", pool, size, strict=True), path)
     assert (result.hit_tokens, result.tokens) == (hits, 21_988)
     exact = run_trace(make_cache("radix", pool, size), path)
@@ -84,34 +84,6 @@ def test_what_can_not_fit_is_not_admitted_and_bad_lines_are_named(tmp_path: Path
     assert [line.split()[1] for line in result.bad_lines] == ["2", "3", "4", "5", "6", "7"]
 
 
-def test_mooncake_ids_must_go_with_the_length(tmp_path: Path) -> None:
-    path = tmp_path / "m.jsonl"
-    path.write_text('{"input_length": 513, "hash_ids": [1]}\n{"input_length": 1024, "hash_ids": [1, 2]}\n')
-    problems: list[str] = []
-    (entry,) = read_trace(path, problems.append)
-    assert problems == ["line 1 skipped: input_length 513 does not go with 1 hash_ids of 512 tokens"]
-    assert entry.stored.tolist() == [1, 2]
-
-
-def test_a_line_of_brackets_is_a_bad_line(tmp_path: Path) -> None:
-    path = tmp_path / "deep.jsonl"
-    path.write_text("[" * 100_000 + '\n{"prompt": [1, 2], "output": [3]}\n')
-    problems: list[str] = []
-    (entry,) = read_trace(path, problems.append)
-    assert entry.tokens == 2
-    assert len(problems) == 1
-    assert problems[0].startswith("line 1 skipped: not JSON")
-
-
-def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text("hello\n")
-    with pytest.raises(ChatkvError, match="no line"):
-        scale_of(path)
-    with pytest.raises(ChatkvError, match="there is no such file"):
-        scale_of(tmp_path / "none.jsonl")
-
-
 def test_the_command_writes_what_it_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.json"
     trace = str(DATA / "wl_gsp_shuffled.jsonl")
@@ -143,12 +115,3 @@ def test_a_bad_option_is_one_line(
     error = capsys.readouterr().err
     assert word in error
     assert error.count("\n") == 1
-
-
-def test_mooncake_has_a_block_size_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "m.jsonl"
-    path.write_text('{"input_length": 1024, "hash_ids": [1, 2]}\n')
-    assert invoke(["bench", "trace", str(path), "--block-size", "16"]) == 2
-    assert "512" in capsys.readouterr().err
-    assert invoke(["bench", "trace", str(path)]) == 0
-    assert invoke(["bench", "trace", str(tmp_path / "none.jsonl")]) == 1
