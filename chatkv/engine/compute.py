@@ -22,7 +22,7 @@ from chatkv.model.dtype import dtype_name
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``dtype`` and ``attention`` as shown to people; ``notes``: what was taken and why."""
+    """``dtype`` and ``attention`` as shown to people; ``notes``: what was taken and why, one line each."""
 
     decoder: Decoder
     backend: AttentionBackend
@@ -70,11 +70,16 @@ def build_from(
         limits = replace(limits, context=min(limits.context, config.max_position))
         decoder, backend = build_on_gpu(load, config, dtype, attention, place, limits, progress, notes)
         attention = f"{backend.name}/{place.device}"
-        return Compute(decoder, backend, dtype_name(decoder.dtype), attention, tuple(notes))
+        return Compute(decoder, backend, dtype_name(decoder.dtype), attention, _all(decoder, notes))
     if attention == "flashinfer":
         why = f"it needs an NVIDIA GPU, and {cuda_problem() or 'this is the CPU'}"
         raise EngineError(f"--attention flashinfer can't be had: {why}; use --attention auto")
     progress("loading weights", None)
     with torch.inference_mode():
         decoder, backend, form = build_on_cpu(lambda kind: load(kind, "cpu"), config, dtype, attention, notes)
-    return Compute(decoder, backend, form, f"{backend.name}/cpu", tuple(notes))
+    return Compute(decoder, backend, form, f"{backend.name}/cpu", _all(decoder, notes))
+
+
+def _all(decoder: Decoder, notes: list[str]) -> tuple[str, ...]:
+    """What is told of the checkpoint, then ``notes`` of the machine."""
+    return (*decoder.config.notes, *decoder.weights.notes, *notes)

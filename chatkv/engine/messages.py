@@ -121,7 +121,7 @@ class Ready:
     """What the model's own template uses when there is no system message (None: nothing)."""
     load_s: float
     notes: tuple[str, ...] = ()
-    """What this machine could not have, and what it took instead of it, and why: one line each."""
+    """What this machine could not have, what was assumed of the model or is not computed: one line each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,16 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """All weights. ``head``'s are ``embedding`` itself where they are tied."""
+    """All weights. ``head``'s are ``embedding`` itself where they are tied.
+
+    ``notes``: what a person should know about them, one line each.
+    """
 
     embedding: torch.Tensor
     layers: tuple[LayerWeights, ...]
     final_norm: torch.Tensor
     head: Linear
+    notes: tuple[str, ...] = ()
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -94,23 +98,43 @@ class _Reader:
                     f"{file} is not a readable safetensors file ({error}); download it again"
                 ) from None
             self._where |= dict.fromkeys(handle.keys(), handle)
-        self._prefix = "model." if "model.embed_tokens.weight" in self._where else ""
+        self._prefix = "model." if any(name.startswith("model.") for name in self._where) else ""
 
     def weights(self) -> DecoderWeights:
         config = self._config
-        embedding = self._take("embed_tokens.weight", config.vocab, config.hidden)
+        embedding, head, notes = self._ends()
         layers = tuple(self._layer(f"layers.{i}.") for i in range(config.num_layers))
         final_norm = self._take("norm.weight", config.hidden)
-        head = embedding
-        if not config.tie_embeddings:
-            head = self._tensor("lm_head.weight", (config.vocab, config.hidden))
-        surplus = [n for n in self._where if n != "lm_head.weight" and not n.endswith("rotary_emb.inv_freq")]
+        # RoPE's frequencies follow from the config: transformers leaves those in old files, too.
+        surplus = [n for n in self._where if not n.endswith("rotary_emb.inv_freq")]
         if surplus:
             raise ModelError(
                 f"{self._folder}: tensor {min(surplus)} is not part of a {config.model_type} model; "
                 "config.json and the weights don't belong together"
             )
-        return DecoderWeights(embedding, layers, final_norm, Linear(head))
+        return DecoderWeights(embedding, layers, final_norm, Linear(head), notes)
+
+    def _ends(self) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
+        """The embedding, the head, and notes. What is tied is what the file has of the two.
+
+        Where it has both and they differ, each is used: transformers does so, whatever the config says.
+        """
+        shape = (self._config.vocab, self._config.hidden)
+        first, last = self._prefix + "embed_tokens.weight", "lm_head.weight"
+        tied = self._config.tie_embeddings
+        notes: tuple[str, ...] = ()
+        if tied and first in self._where and last in self._where:
+            one, other = self._read(first), self._read(last)
+            tied = one.dtype == other.dtype and torch.equal(one, other)
+            if tied:
+                del self._where[last]
+            else:
+                says = "config.json says that the head is the embedding, and the file has another head"
+                notes = (f"{says} (lm_head.weight): that one is used, as in transformers",)
+        if tied:
+            only = self._tensor(last if first not in self._where and last in self._where else first, shape)
+            return only, only, notes
+        return self._tensor(first, shape), self._tensor(last, shape), notes
 
     def _layer(self, prefix: str) -> LayerWeights:
         c = self._config
@@ -143,8 +167,8 @@ class _Reader:
     def _take(self, name: str, *shape: int) -> torch.Tensor:
         return self._tensor(self._prefix + name, shape)
 
-    def _tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        handle = self._where.pop(name, None)
+    def _read(self, name: str) -> torch.Tensor:
+        handle = self._where.get(name)
         if handle is None:
             raise ModelError(f"{self._folder}: tensor {name} is missing; download the model again")
         try:
@@ -153,6 +177,11 @@ class _Reader:
             raise ModelError(
                 f"{self._folder}: tensor {name} can't be read ({error}); download the model again"
             ) from None
+        return tensor
+
+    def _tensor(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        tensor = self._read(name)
+        del self._where[name]
         if tuple(tensor.shape) != shape:
             raise ModelError(
                 f"{self._folder}: tensor {name} has shape {list(tensor.shape)}, "

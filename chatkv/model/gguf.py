@@ -203,7 +203,10 @@ def _config(source: GgufFile) -> dict[str, Any]:
     }
     if metadata.get(f"{source.architecture}.attention.sliding_window"):
         window = source.integer("attention.sliding_window")
-        config |= {"sliding_window": window, "use_sliding_window": True}
+        config |= {"sliding_window": window, "use_sliding_window": True, "max_window_layers": 0}
+        if source.architecture == "llama":  # of those that are ``llama`` in a GGUF, Mistral has windows
+            config |= {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+            del config["use_sliding_window"], config["max_window_layers"]
     return config
 
 

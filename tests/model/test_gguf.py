@@ -115,6 +115,17 @@ def test_linear_rope(tmp_path: Path) -> None:
     assert (rope.kind, rope.factor) == ("linear", 4.0)
 
 
+@pytest.mark.parametrize("name", ["mistral", "qwen2", "qwen3"])
+def test_a_window_ends_the_context(name: str, tmp_path: Path) -> None:
+    architecture = "llama" if name == "mistral" else name
+    write_gguf(tmp_path / "m.gguf", name, extra={f"{architecture}.attention.sliding_window": 24})
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    config = DecoderConfig.load(folder)
+    assert (config.model_type, config.max_position) == (name, 24)
+    assert "window of 24" in config.notes[0]
+    assert getattr(AutoConfig.from_pretrained(folder), "sliding_window", None) == 24
+
+
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_llama3_rope_is_told_from_its_divisors(factor: float, tmp_path: Path) -> None:
     parameters = {

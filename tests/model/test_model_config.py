@@ -58,7 +58,9 @@ def test_a_sliding_window_caps_the_context(tmp_path: Path) -> None:
     assert load(tmp_path, model_type="mistral", sliding_window=None).max_position == 512
     assert load(tmp_path, model_type="mistral", sliding_window=4096).max_position == 512
     assert load(tmp_path, model_type="qwen2", sliding_window=100).max_position == 512
-    assert load(tmp_path, model_type="qwen2", sliding_window=100, use_sliding_window=True).max_position == 100
+    used = {"model_type": "qwen2", "sliding_window": 100, "use_sliding_window": True}
+    assert load(tmp_path, **used, max_window_layers=1).max_position == 100
+    assert load(tmp_path, **used, max_window_layers=2).max_position == 512
 
 
 def test_which_biases_and_norms(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_the_generation_config_adds_eos_ids(tmp_path: Path) -> None:
         ({"rope_scaling": [1]}, "rope_scaling must be an object"),
         ({"rope_scaling": {"type": "linear"}}, "RoPE factor"),
         ({"rope_theta": -1}, "rope_theta"),
-        ({"partial_rotary_factor": 0.5}, "partial rotary"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5 is not supported, only 1 is"),
         ({"hidden_size": ...}, "hidden_size must be a positive integer, got None"),
         ({"hidden_size": "64"}, "hidden_size must be a positive integer, got '64'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
