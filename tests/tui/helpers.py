@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from chatkv.chat.store import SessionStore
@@ -16,6 +18,16 @@ from chatkv.tui.remembered import Remembered
 from chatkv.tui.sessions.session import Session
 from chatkv.tui.themes import DEFAULT_THEME
 from tests.tui.fake_engine import FakeEngine, Script, echo
+
+
+@asynccontextmanager
+async def lasting_words() -> AsyncIterator[None]:
+    """Words stay until the test is over, however long the machine takes."""
+    with (
+        patch.object(Notification, "time_left", property(lambda self: 3600.0)),
+        patch.object(Notification, "has_expired", property(lambda self: False)),
+    ):
+        yield
 
 
 class Bench:
@@ -53,7 +65,7 @@ class Bench:
     async def run(
         self, size: tuple[int, int] = (120, 36), ready: bool = True, toasts: bool = False
     ) -> AsyncIterator[Pilot[None]]:
-        async with self.app.run_test(size=size, notifications=toasts) as pilot:
+        async with lasting_words(), self.app.run_test(size=size, notifications=toasts) as pilot:
             self.pilot = pilot
             await pilot.pause()
             while not hasattr(self, "engine"):  # made once the screen is up: later on a busy machine
@@ -62,6 +74,12 @@ class Bench:
                 self.engine.ready()
             await self.settle()
             yield pilot
+
+    def hold_timers(self) -> None:
+        """From now on nothing happens by itself: on a slow machine it would happen in between."""
+        for pump in (self.app, *self.app.screen_stack, *self.app.main.walk_children()):
+            for timer in list(pump._timers):
+                timer.pause()
 
     async def settle(self) -> None:
         """Until everything said is on the screen."""

@@ -64,6 +64,8 @@ async def test_another_session_comes_into_one_frame(tmp_path: Path, monkeypatch:
         frames = counted(monkeypatch, Screen, "_refresh_layout")
         session = bench.app.book.new()
         bench.app.desk.ask(session, "two")
+        bench.hold_timers()
+        await bench.pilot.pause()
         frames.clear()
         await bench.app.main.show_session(session)
         assert len(frames) == 1

@@ -48,6 +48,7 @@ async def test_a_chat_that_goes_on_elsewhere_is_told_of_once(
     tmp_path: Path,
 ) -> None:
     async with one_session(tmp_path) as (bench, other):
+        bench.hold_timers()
         (theirs,) = other.conversations
 
         async def they_say(text: str) -> list[str]:

@@ -58,14 +58,16 @@ async def test_it_looks_by_itself_and_a_still_screen_has_no_frames(tmp_path: Pat
         assert bench.said == [f"recording the screen; quitting writes {tmp_path / 'film.svg'}"]
         assert not bench.app.main.prompt.cursor_blink
         bench.app.clear_notifications()
-        await pilot.pause(0.5)
+        while recorder._film is None or not recorder._film.frames:
+            await pilot.pause(0.05)
+        bench.hold_timers()
         await bench.settle()
-        await pilot.pause(0.5)
-        assert recorder._film is not None
+        recorder.look(last=True)
         frames = len(recorder._film.frames)
-        assert frames
-        await pilot.pause(1)
-        assert len(recorder._film.frames) <= frames + 1
+        for _ in range(20):
+            await pilot.pause()
+            recorder.look(last=True)
+        assert len(recorder._film.frames) == frames
 
 
 async def test_off_it_costs_nothing(tmp_path: Path) -> None:
