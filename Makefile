@@ -15,6 +15,8 @@ FLASHINFER := 0.6.18.post1
 INSTALLED_FLASHINFER := $(VENV)/.installed-flashinfer-$(FLASHINFER)
 INSTALLED_GPU := $(VENV)/.installed-gpu
 FLASHINFER_IMPORTS := 'apache-tvm-ffi>=0.1.11,<0.2' nvidia-ml-py requests tqdm packaging
+FAST := .venv-fast
+FAST_TESTS := tests/kvcache tests/scheduler tests/insight tests/chat tests/test_files.py
 ARGS ?=
 # Who names a model does not need the default one.
 FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
@@ -23,11 +25,12 @@ FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 ON_CPU = CUDA_VISIBLE_DEVICES= FLASHINFER_DISABLE_JIT=1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu lint format bench wheel clean
+.PHONY: help run test test-fast test-gpu lint format bench wheel clean
 
 help:
 	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
 	@echo 'make test    everything that must hold: lint, types, tests; pytest options in ARGS'
+	@echo 'make test-fast  the core alone, under a minute: no torch, no Textual'
 	@echo 'make test-gpu  the tests that need an NVIDIA GPU; elsewhere they are skipped, with the reason'
 	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
 	@echo 'make bench   measure; options in ARGS'
@@ -40,6 +43,16 @@ run: $(INSTALLED)
 test: lint $(INSTALLED_FLASHINFER)
 	@$(BIN)/chatkv fetch
 	$(ON_CPU) HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+# Core, scheduler, insight and chats need neither torch nor Textual: an environment of their own, made in seconds.
+test-fast: $(FAST)/.installed
+	PYTHONPATH=. $(FAST)/bin/python -m pytest --numprocesses auto --maxprocesses 4 $(FAST_TESTS) $(ARGS)
+
+$(FAST)/.installed: pyproject.toml
+	@$(NEW_PYTHON) $(FAST)
+	@$(FAST)/bin/python -m pip --disable-pip-version-check --quiet install numpy msgspec platformdirs hypothesis \
+	    pytest pytest-asyncio pytest-timeout pytest-xdist
+	@touch $@
 
 # A process of its own: the other tests forbid FlashInfer to compile. The first time takes minutes.
 test-gpu: $(INSTALLED_GPU)
@@ -87,10 +100,15 @@ $(INSTALLED_GPU): pyproject.toml $(INSTALLED_DEV)
 	    $(PIP) install --editable '.[dev,gpu]' && touch $@; fi
 
 $(BIN)/pip:
-	@for python in "$$PYTHON" python3 python3.13 python3.12 python3.11 python; do \
-	    [ -n "$$python" ] && "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
-	    "$$python" -m venv $(VENV) && exit 0; \
-	    echo "make: '$$python -m venv' failed; install Python's venv module (on Debian: python3-venv)" >&2; \
-	    rm -rf $(VENV); exit 1; \
-	done; \
-	echo 'make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3' >&2; exit 1
+	@$(NEW_PYTHON) $(VENV)
+
+# Makes an environment in the folder named behind it.
+define NEW_PYTHON
+new() { for python in "$$PYTHON" python3 python3.13 python3.12 python3.11 python; do \
+    [ -n "$$python" ] && "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+    "$$python" -m venv "$$1" && return 0; \
+    echo "make: '$$python -m venv' failed; install Python's venv module (on Debian: python3-venv)" >&2; \
+    rm -rf "$$1"; return 1; \
+done; \
+echo 'make: no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3' >&2; return 1; }; new
+endef

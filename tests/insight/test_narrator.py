@@ -13,7 +13,6 @@ from chatkv.insight.narrator import HOLD_S, WEIGHTS, Narrator, Sentence, weigh
 from chatkv.kvcache import events as kv
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as sched
-from chatkv.tui.chat.figures import answer_parts
 from tests.insight.streams import Stream, ints
 
 GONE: dict[str, Any] = {"strategy": "lru", "rank": 1, "age": 9, "request": None, "reason": "room"}
@@ -144,7 +143,8 @@ def test_what_was_copied_is_reused_as_under_the_answer(session: str) -> None:
         f"'{session}' reused 11 tokens: 8 in whole blocks, {part}",
     ]
     view = mirror.requests[2]
-    assert answer_parts({"cached": view.cached, "copied": view.copied}, 0) == ["reused 11 (3 copied)"]
+    figures = pytest.importorskip("chatkv.tui.chat.figures", reason="the line under an answer needs Textual")
+    assert figures.answer_parts({"cached": view.cached, "copied": view.copied}, 0) == ["reused 11 (3 copied)"]
 
 
 def test_what_only_one_of_them_has_is_not_shared_by_both() -> None:
