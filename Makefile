@@ -16,6 +16,7 @@ INSTALLED_FLASHINFER := $(VENV)/.installed-flashinfer-$(FLASHINFER)
 INSTALLED_GPU := $(VENV)/.installed-gpu
 FLASHINFER_IMPORTS := 'apache-tvm-ffi>=0.1.11,<0.2' nvidia-ml-py requests tqdm packaging
 FAST := .venv-fast
+DOCS := .venv-docs
 FAST_TESTS := tests/kvcache tests/scheduler tests/insight tests/chat tests/test_files.py
 ARGS ?=
 # Who names a model does not need the default one.
@@ -25,7 +26,7 @@ FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 ON_CPU = CUDA_VISIBLE_DEVICES= FLASHINFER_DISABLE_JIT=1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-gpu lint format bench wheel clean
+.PHONY: help run test test-fast test-gpu lint format bench docs wheel clean
 
 help:
 	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
@@ -34,6 +35,7 @@ help:
 	@echo 'make test-gpu  the tests that need an NVIDIA GPU; elsewhere they are skipped, with the reason'
 	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
 	@echo 'make bench   measure; options in ARGS'
+	@echo 'make docs    build the site into site/'
 	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
 
 run: $(INSTALLED)
@@ -72,6 +74,15 @@ format: $(INSTALLED_DEV)
 bench: $(INSTALLED)
 	@$(FETCH_DEFAULT)
 	@$(BIN)/chatkv bench $(ARGS)
+
+# The site, from the same pages as on disk; a broken link is an error.
+docs: $(DOCS)/.installed
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet && echo "site/index.html"
+
+$(DOCS)/.installed:
+	@$(NEW_PYTHON) $(DOCS)
+	@$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install 'mkdocs-material>=9.6,<10'
+	@touch $@
 
 wheel: $(BIN)/pip
 	$(PIP) wheel --no-deps --wheel-dir dist .
