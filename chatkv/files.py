@@ -7,17 +7,23 @@ the umask.
 from __future__ import annotations
 
 import os
+import select
 import stat
-import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import BinaryIO
 
+from chatkv.temporaries import make_part, remove_parts, temporary_folder
+
 MIB = 1 << 20
-PART = ".part"
-STALE_S = 3600
-"""A part of a file that is older than this is of a write that was killed."""
+NO_WRITER_S = 5.0
+"""How long a pipe that nobody has opened for writing is waited for."""
+SILENT_S = 30.0
+"""How long whoever writes to a pipe may say nothing."""
+_CHUNK = 1 << 16
 
 
 class UnreadableError(OSError):
@@ -31,12 +37,14 @@ class UnreadableError(OSError):
 def open_file(path: Path, limit: int | None = None, *, pipe: bool = False) -> BinaryIO:
     """Open a regular file of at most ``limit`` bytes for reading; never waits for somebody to write.
 
-    ``pipe``: a pipe is opened too (then reading may wait). Raises UnreadableError.
+    ``pipe``: a pipe is opened too; ``read_file`` knows how to read one. Raises UnreadableError.
     """
     try:
         # Opening a pipe that nobody writes to would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
+        if path.is_symlink():
+            raise UnreadableError("is a link to nothing: there is no such file") from None
         raise UnreadableError("is not there: there is no such file") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -50,18 +58,22 @@ def open_file(path: Path, limit: int | None = None, *, pipe: bool = False) -> Bi
             raise UnreadableError("is not a file: it is a device, a pipe or a socket")
         if limit is not None and state.st_size > limit:
             raise UnreadableError(f"has {state.st_size:,} bytes; at most {limit:,} are read")
-        os.set_blocking(descriptor, True)
-        return os.fdopen(descriptor, "rb")
+        os.set_blocking(descriptor, not piped)
+        return os.fdopen(descriptor, "rb", buffering=0 if piped else -1)
     except BaseException:
         os.close(descriptor)
         raise
 
 
 def read_file(path: Path, limit: int, *, pipe: bool = False) -> bytes:
-    """Return what is in a file of at most ``limit`` bytes. ``pipe`` and errors as in ``open_file``."""
+    """Return what is in a file of at most ``limit`` bytes, or comes through a pipe.
+
+    Raises UnreadableError.
+    """
     try:
         with open_file(path, limit, pipe=pipe) as file:
-            data = file.read(limit + 1)
+            piped = pipe and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+            data = b"".join(_through(file.fileno(), limit)) if piped else file.read(limit + 1)
     except UnreadableError:
         raise
     except OSError as error:
@@ -69,6 +81,51 @@ def read_file(path: Path, limit: int, *, pipe: bool = False) -> bytes:
     if len(data) > limit:
         raise UnreadableError(f"has more than {limit:,} bytes; at most {limit:,} are read")
     return data
+
+
+def _through(pipe: int, limit: int) -> Iterator[bytes]:
+    """What comes through it, up to ``limit`` bytes and a little; never waits for ever."""
+    waits = select.poll()
+    waits.register(pipe, select.POLLIN)
+    heard, done, until = False, 0, time.monotonic() + NO_WRITER_S
+    while done <= limit:
+        try:
+            chunk = os.read(pipe, _CHUNK)
+        except BlockingIOError:
+            # Somebody has it open and says nothing yet.
+            heard = True
+            if not waits.poll(SILENT_S * 1000):
+                raise UnreadableError(f"is a pipe through which nothing came for {SILENT_S:.0f} s") from None
+            continue
+        if chunk:
+            heard, done = True, done + len(chunk)
+            yield chunk
+            continue
+        if heard:
+            return
+        # The end of the pipe, or nobody has opened the other end yet.
+        left = until - time.monotonic()
+        events = waits.poll(max(left, 0) * 1000)
+        if not events:
+            raise UnreadableError("is a pipe that nobody writes to")
+        heard = bool(events[0][1] & select.POLLHUP)
+
+
+@contextmanager
+def read_again(path: Path, limit: int) -> Iterator[Path]:
+    """A path that can be read more than once: ``path``, or what comes through that pipe as a file.
+
+    The file has the pipe's name, at most ``limit`` bytes, and is gone afterwards. Raises UnreadableError.
+    """
+    if not path.is_fifo():
+        yield path
+        return
+    with temporary_folder() as folder:
+        data = read_file(path, limit, pipe=True)
+        kept = folder / (path.name or "pipe")
+        kept.write_bytes(data)
+        del data
+        yield kept
 
 
 def read_text(path: Path, limit: int, *, pipe: bool = False) -> str:
@@ -93,17 +150,20 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
         path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=PART, dir=path.parent)
+    _remove_parts_once(path.parent)
+    handle, name = make_part(path)
     try:
         with os.fdopen(handle, "wb") as part:
             part.write(data)
             part.flush()
             os.fsync(handle)
-        if not private:
-            umask = os.umask(0)  # there is no other way to read it
-            os.umask(umask)
-            os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
+            if private:
+                os.fchmod(handle, 0o600)
+            else:
+                umask = os.umask(0)  # there is no other way to read it
+                os.umask(umask)
+                os.fchmod(handle, 0o666 & ~umask)
+            os.replace(name, path)  # while it is locked: else another chatkv takes it for a dead one's
     except BaseException:
         with suppress(OSError):
             os.unlink(name)
@@ -116,6 +176,16 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
         os.close(folder)
 
 
+_looked_through: set[Path] = set()
+
+
+def _remove_parts_once(folder: Path) -> None:
+    """What killed writes of other processes left, the first time that this one writes there."""
+    if folder not in _looked_through:
+        _looked_through.add(folder)
+        remove_parts(folder)
+
+
 def private_folder(path: Path) -> None:
     """Make a folder, and those above it, for their owner alone; one that is there stays as it is."""
     missing = []
@@ -125,42 +195,45 @@ def private_folder(path: Path) -> None:
         place = place.parent
     for folder in reversed(missing):
         folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(OSError):  # a umask may have taken the owner's own rights
+            folder.chmod(0o700)
     if not path.is_dir():
         path.mkdir(mode=0o700)  # raises what there is to say
 
 
-def tidy(folder: Path) -> None:
-    """Narrow a folder of chatkv's own, and its files, to their owner; remove what killed writes left.
+def tidy(folder: Path, *patterns: str) -> None:
+    """Narrow a folder of chatkv's own to its owner, and the files in it that ``patterns`` name (none: all);
+    remove what killed writes left there.
 
-    What can't be changed stays; links are not followed.
+    What can't be changed stays; links are not followed. A folder that is a person's home, or above it, or
+    everybody's (/tmp), is not chatkv's own, whatever it was named for: it keeps its mode.
     """
-    with suppress(OSError):
+    remove_parts(folder, own=True)
+    with suppress(OSError, RuntimeError):
         state = folder.lstat()
-        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
             return
-        if state.st_mode & 0o077:
+        shared = state.st_mode & stat.S_ISVTX or Path.home().is_relative_to(folder.absolute())
+        if state.st_mode & 0o077 and not shared:
             folder.chmod(0o700)
-    before = time.time() - STALE_S
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            with suppress(OSError):
-                _tidy_file(entry, before)
+            if not patterns or any(fnmatch(entry.name, pattern) for pattern in patterns):
+                with suppress(OSError):
+                    narrow(entry.path)
 
 
-def _tidy_file(entry: os.DirEntry[str], before: float) -> None:
-    state = entry.stat(follow_symlinks=False)
-    if not stat.S_ISREG(state.st_mode):
-        return
-    if entry.name.startswith(".") and entry.name.endswith(PART) and state.st_mtime < before:
-        os.unlink(entry.path)
-    elif state.st_mode & 0o077:
-        os.chmod(entry.path, state.st_mode & 0o700)
+def narrow(file: str | Path) -> None:
+    """Take others' rights to a regular file away, if it is this person's. Raises OSError."""
+    state = os.lstat(file)
+    if stat.S_ISREG(state.st_mode) and state.st_mode & 0o077 and state.st_uid == os.geteuid():
+        os.chmod(file, state.st_mode & 0o700)
 
 
 def is_special(path: Path) -> bool:
     """Whether a device or a pipe has this name: to take its place would take it from everybody."""
     try:
         mode = path.stat().st_mode
-    except OSError:
+    except (OSError, ValueError):  # a NUL in it
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

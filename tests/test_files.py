@@ -1,12 +1,15 @@
 """Whole or not at all."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from chatkv.files import UnreadableError, private_folder, read_file, tidy, write_whole
+from chatkv.files import UnreadableError, private_folder, read_again, read_file, tidy, write_whole
+from chatkv.temporaries import make_part
 
 
 def test_takes_the_place_of_an_older_file(tmp_path: Path) -> None:
@@ -81,17 +84,91 @@ def hostile(tmp_path: Path) -> dict[str, Path]:
         "is not a file: it is a device": Path("/dev/zero"),
         "a pipe": tmp_path / "fifo",
         "it is a folder": tmp_path / "folder",
-        "there is no such file": tmp_path / "dangling",
+        "is a link to nothing": tmp_path / "dangling",
+        "is not there: there is no such file": tmp_path / "none",
         "at most 10 are read": tmp_path / "large",
         "can't be read": Path("a\0b"),
         "can't be read: File name too long": Path("x" * 300),
     }
 
 
-def test_what_is_no_file_is_refused_and_nothing_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pipe", [False, True])
+def test_what_is_no_file_is_refused_and_nothing_waits(
+    tmp_path: Path, pipe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chatkv.files.NO_WRITER_S", 0.05)
     for words, path in hostile(tmp_path).items():
         with pytest.raises(UnreadableError, match=words):
-            read_file(path, 10)
+            read_file(path, 10, pipe=pipe)
+
+
+def test_a_pipe_whose_writer_says_nothing_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chatkv.files.SILENT_S", 0.05)
+    os.mkfifo(tmp_path / "fifo")
+    held = os.open(tmp_path / "fifo", os.O_RDWR)
+    for said in (b"", b"half"):
+        os.write(held, said)
+        with pytest.raises(UnreadableError, match="through which nothing came"):
+            read_file(tmp_path / "fifo", 10, pipe=True)
+    os.close(held)
+
+
+def test_a_writer_that_comes_late_is_heard(tmp_path: Path) -> None:
+    """It waits in its own open() until the pipe is opened for reading."""
+    os.mkfifo(tmp_path / "fifo")
+    for said in (b"said", b""):
+        writer = threading.Thread(target=(tmp_path / "fifo").write_bytes, args=(said,))
+        writer.start()
+        with read_again(tmp_path / "fifo", 10) as again:
+            assert again.name == "fifo"
+            assert [again.read_bytes() for _ in range(2)] == [said] * 2
+        writer.join()
+        assert not again.exists()
+    (tmp_path / "file").write_text("x")
+    with read_again(tmp_path / "file", 10) as again:
+        assert again == tmp_path / "file"
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from chatkv import files
+def killed(*_):
+    os.kill(os.getpid(), 9)
+files.os.replace = killed
+files.write_whole(Path(sys.argv[1]), "half", private=True)
+"""
+
+
+def test_the_part_of_a_killed_write_goes_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "film.svg")]
+    assert subprocess.run(command, check=False).returncode == -9
+    (part,) = tmp_path.iterdir()
+    assert part.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr("chatkv.files._looked_through", set())
+    write_whole(tmp_path / "other.svg", "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["other.svg"]
+
+
+def test_nobody_s_own_folder_is_narrowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHATKV_DATA may name anything: a home, or what everybody may write to."""
+    home, everybody = tmp_path / "home", tmp_path / "tmp"
+    for folder, mode in ((home, 0o755), (everybody, 0o1777)):
+        folder.mkdir()
+        folder.chmod(mode)
+        for name in ("screen.json", "program"):
+            (folder / name).touch()
+            (folder / name).chmod(0o755)
+    monkeypatch.setenv("HOME", str(home))
+    for folder, mode in ((home, 0o755), (everybody, 0o1777), (tmp_path, tmp_path.stat().st_mode & 0o7777)):
+        tidy(folder, "*.json")
+        assert folder.stat().st_mode & 0o7777 == mode
+    assert (home / "program").stat().st_mode & 0o777 == 0o755
+    assert (home / "screen.json").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_pipe_is_read_once_with_a_limit(tmp_path: Path) -> None:
@@ -110,7 +187,7 @@ def test_a_pipe_is_read_once_with_a_limit(tmp_path: Path) -> None:
         os.close(held)
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o077])
+@pytest.mark.parametrize("umask", [0o000, 0o077, 0o777])
 def test_private_folders_and_tidying(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
@@ -118,11 +195,11 @@ def test_private_folders_and_tidying(tmp_path: Path, umask: int) -> None:
         wide = tmp_path / "wide"
         wide.mkdir(mode=0o755)
         wide.chmod(0o755)
-        (wide / "s.jsonl").write_text("said")
+        (wide / "s.jsonl").touch()
         (wide / "s.jsonl").chmod(0o644)
-        (wide / ".s.jsonl.abc.part").write_text("torn")
-        os.utime(wide / ".s.jsonl.abc.part", (1, 1))
-        (wide / ".s.jsonl.new.part").write_text("being written")
+        for name in (".s.jsonl.abcdefgh.part", ".s.jsonl.chatkv-abcdefgh.part", ".mine.part"):
+            (wide / name).write_text("torn")
+        handle, live = make_part(wide / "live")
         (wide / "link").symlink_to(tmp_path / "other")
         (tmp_path / "other").write_text("not ours")
         (tmp_path / "other").chmod(0o644)
@@ -133,7 +210,10 @@ def test_private_folders_and_tidying(tmp_path: Path, umask: int) -> None:
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "wide")] == [0o700] * 3
     assert (wide / "s.jsonl").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "other").stat().st_mode & 0o777 == 0o644
-    assert sorted(p.name for p in wide.iterdir()) == [".s.jsonl.new.part", "link", "s.jsonl"]
+    assert {p.name for p in wide.iterdir()} == {Path(live).name, ".mine.part", "link", "s.jsonl"}
+    os.close(handle)
+    tidy(wide, "s.*")
+    assert {p.name for p in wide.iterdir()} == {".mine.part", "link", "s.jsonl"}
     private_folder(wide)
     with pytest.raises(FileExistsError):
         private_folder(wide / "s.jsonl")

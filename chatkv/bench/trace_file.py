@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -27,14 +28,17 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.errors import ChatkvError, UsageError
-from chatkv.files import UnreadableError, open_file
+from chatkv.files import MIB, UnreadableError, open_file, read_again
 from chatkv.kvcache.cache import blocks_for
 from chatkv.kvcache.events import Int32Array
 from chatkv.text import one_line
 
 DEFAULT_BLOCK = 16
 """Tokens a block where the file has token ids."""
-MAX_LINE = 64 * 1024 * 1024
+MAX_LINE = 64 * MIB
+MAX_BYTES = 16 * 1024 * MIB
+MAX_PIPE = 1024 * MIB
+"""Of a trace that comes through a pipe, which is kept as it can't be read twice."""
 _MAX_LENGTH = 2**40
 _USUAL = (512, 16, 64, 128, 32, 256, 1024, 2048, 8, 4096, 4, 2, 1)
 """Block sizes of traces, the most likely first."""
@@ -72,6 +76,19 @@ class Trace:
     def cache_block(self) -> int:
         """The block size of a cache for it, in the cache's units."""
         return self.block_size // self.unit
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[Path]:
+    """The trace as a file that can be gone through several times: a pipe is read once, into a temporary one.
+
+    Raises ChatkvError.
+    """
+    try:
+        with read_again(path, MAX_PIPE) as file:
+            yield file
+    except UnreadableError as error:
+        raise ChatkvError(f"{path} {error}") from None
 
 
 def look_through(path: Path, block_size: int | None = None) -> Trace:
@@ -305,7 +322,7 @@ def _mismatch(length: int, ids: int, size: int) -> str:
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines that are not empty, from 1; of one that is too long, the beginning."""
     try:
-        with open_file(path) as file:
+        with open_file(path, MAX_BYTES) as file:
             number = 0
             while line := file.readline(MAX_LINE + 1):
                 number += 1

@@ -26,7 +26,10 @@ def add(path: Path, records: Iterable[Record]) -> Added:
     """Add ``records`` to an existing file in one ``write()``; a torn last line is ended first."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     try:
-        size = os.fstat(descriptor).st_size
+        state = os.fstat(descriptor)
+        if state.st_mode & 0o077 and state.st_uid == os.geteuid():
+            os.fchmod(descriptor, 0o600)
+        size = state.st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         data = b"\n" * torn + b"".join(map(encode, records))
         if os.write(descriptor, data) != len(data):

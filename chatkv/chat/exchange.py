@@ -100,16 +100,16 @@ def export_to(conv: Conversation, kind: str, path: Path) -> None:
 # Reading
 
 
-def read_chats(path: Path) -> Imported:
+def read_chats(path: Path, *, pipe: bool = False) -> Imported:
     """The conversations of an OpenAI-style file: one object with ``messages``, a list of messages, a list of
-    such objects, or JSONL with one of these a line.
+    such objects, or JSONL with one of these a line. ``pipe``: it may be one, which is waited for.
 
     Raises:
         ChatError: it can't be read, or holds no conversation.
     """
     name = one_line(str(path), 200)
     try:
-        text = read_text(path, MAX_BYTES, pipe=True)
+        text = read_text(path, MAX_BYTES, pipe=pipe)
     except UnreadableError as error:
         raise ChatError(f"{name} {error}") from error
     reader = _Chats()

@@ -19,9 +19,10 @@ from chatkv.chat.records import (
 )
 from chatkv.chat.settings import checked
 from chatkv.chat.tree import Conversation, clean_name
-from chatkv.files import open_file
+from chatkv.files import MIB, read_file
 from chatkv.text import one_line
 
+MAX_BYTES = 1024 * MIB
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}(?:\.\d{1,6})?)Z-(.+)$")
 
 
@@ -154,8 +155,7 @@ def read(path: Path) -> Loaded:
     Raises:
         OSError: the file can't be read, or is none.
     """
-    with open_file(path) as file:
-        data = file.read().removeprefix(b"\xef\xbb\xbf")
+    data = read_file(path, MAX_BYTES).removeprefix(b"\xef\xbb\xbf")
     reader = _Reader(path, _from_file_name(path))
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):

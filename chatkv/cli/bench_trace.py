@@ -16,6 +16,7 @@ from chatkv.scheduler.names import MATCH_LIMIT, MAX_OVERTAKEN
 
 
 def trace(
+    context: typer.Context,
     file: Annotated[
         Path, typer.Argument(help="JSONL: {input_length, hash_ids}, or {session, prompt, output}.")
     ],
@@ -63,7 +64,7 @@ def trace(
     requests, as if they all waited. The grain of eviction changes hit rates: it is named with every figure.
     """
     from chatkv.bench.trace import run_trace
-    from chatkv.bench.trace_file import look_through
+    from chatkv.bench.trace_file import look_through, readable
     from chatkv.engine.stats import percentile
     from chatkv.kvcache.kinds import make_cache
     from chatkv.scheduler.waiting import WaitingQueue
@@ -71,6 +72,7 @@ def trace(
     if cache == "hash" and eviction != "lru":
         raise UsageError("--cache hash evicts in the order of its queue: --eviction must be lru")
     check_target(json_out)
+    file = context.with_resource(readable(file))
     source = look_through(file, block_size)
     core = make_cache(
         cache,

@@ -70,7 +70,7 @@ def run(
         # The app runs as this very command; its driver tells it that it is in the browser.
         raise typer.Exit(serve(children.same_command(), app.web_host or "127.0.0.1", app.web_port or 0))
 
-    tidy_folders()
+    tidy_folders(folder)
     log_to_file()
     from chatkv.tui.app import run as open_chat
 

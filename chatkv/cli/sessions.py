@@ -95,7 +95,7 @@ def import_(
     """Make sessions of the conversations in a file."""
     from chatkv.chat import exchange
 
-    imported = exchange.read_chats(file)
+    imported = exchange.read_chats(file, pipe=True)
     store = _store(folder or context.obj)
     for conv in imported.conversations:
         store.adopt(conv)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chatkv.cli.completion import VARIABLE
 from chatkv.errors import ChatkvError, UsageError
+from chatkv.files import MIB, UnreadableError, read_file, write_whole
 
 INSTALL, SHOW = "--install-completion", "--show-completion"
 
@@ -80,7 +81,7 @@ def install(shell: str) -> Path:
         folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
         path, start, line = folder / "fish" / "completions" / "chatkv.fish", None, ""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SCRIPTS[shell] % {"variable": VARIABLE}, "utf-8")
+    write_whole(path, SCRIPTS[shell] % {"variable": VARIABLE})
     if start is not None:
         _add_line(start, line)
     return path
@@ -88,7 +89,10 @@ def install(shell: str) -> Path:
 
 def _add_line(path: Path, line: str) -> None:
     """At the end of a person's own file, if it is not there; nothing else in it changes."""
-    there = path.read_bytes() if path.exists() else b""
+    try:
+        there = read_file(path, MIB) if os.path.lexists(path) else b""
+    except UnreadableError as error:
+        raise ChatkvError(f"can't install it: {path} {error}; add this line to it: {line}") from None
     if line.encode() not in there:
         with path.open("ab") as file:
             file.write(b"\n" * (not there.endswith(b"\n") and there != b"") + line.encode() + b"\n")

@@ -11,6 +11,10 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from chatkv.files import private_folder, tidy
+from chatkv.temporaries import remove_parts
+
+DATA_FOLDERS = ("sessions", "sessions/deleted", "sessions/.open", "snapshots")
+"""Those of the data folder that hold what was said."""
 
 
 def unkept(folder: Path, save: bool, asked_for: bool) -> str:
@@ -38,14 +42,20 @@ def is_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def tidy_folders() -> None:
-    """Narrow the folders that hold what was said to their owner; remove what killed writes left."""
+def tidy_folders(sessions: Path) -> None:
+    """Narrow the folders that hold what was said to their owner; remove what killed writes left.
+
+    ``sessions`` may be a person's own folder: then it and what is in it keep their modes.
+    """
     from chatkv.paths import config_dir, data_dir
 
     data = data_dir()
-    for folder in (data, data / "sessions", data / "sessions" / "deleted", data / "snapshots"):
-        tidy(folder)
+    tidy(data, "*.json", "*.log*")
+    for name in DATA_FOLDERS:
+        tidy(data / name)
     tidy(config_dir() / "presets")
+    for folder in (sessions, sessions / "deleted"):
+        remove_parts(folder, own=True)
 
 
 class _OwnLog(RotatingFileHandler):

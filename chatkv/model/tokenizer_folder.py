@@ -8,11 +8,15 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
 from chatkv.model.panics import NoPanic
 
 _LOADING = NoPanic("read its own files")
+
+MAX_TEMPLATE = 4 * MIB
+"""Bytes of a chat template in a file of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,9 @@ def _template(folder: Path, settings: dict[str, Any]) -> str | None:
     file = folder / "chat_template.jinja"
     if file.is_file():
         try:
-            return file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{file} can't be read ({error}); download it again") from None
+            return read_text(file, MAX_TEMPLATE)
+        except UnreadableError as error:
+            raise ModelError(f"{file} {error}; download it again") from None
     found = _optional_json(folder / "chat_template.json").get("chat_template") or settings.get(
         "chat_template"
     )

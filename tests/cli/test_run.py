@@ -241,7 +241,7 @@ def test_what_holds_what_was_said_is_its_owner_s_alone(
         for folder in ("sessions/deleted", "snapshots"):
             (tmp_path / "data" / folder).mkdir(parents=True)
             (tmp_path / "data" / folder / "a.jsonl").write_text("said")
-        tidy_folders()
+        tidy_folders(tmp_path / "data" / "sessions")
         log_to_file()
         logging.getLogger("chatkv").error("a fault")
     finally:

@@ -92,7 +92,7 @@ async def test_settings_are_per_session_sent_shown_and_kept(tmp_path: Path) -> N
         ("/clear all", "usage: /clear [cache]"),
         ("/clear", "nothing to clear"),
         ("/file", "usage: /file PATH"),
-        ("/file /no/such", "there is no file /no/such"),
+        ("/file /no/such", "/no/such is not there: there is no such file"),
         ("/rename \x1b", "name can't be empty"),
     ],
 )

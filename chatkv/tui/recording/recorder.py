@@ -12,7 +12,7 @@ from rich.segment import Segment
 from textual.color import Color, ColorParseError
 
 from chatkv.errors import UsageError
-from chatkv.files import private_folder, write_whole
+from chatkv.files import open_file, private_folder, write_whole
 from chatkv.tui.recording.film import EVERY_S, MARK, Film
 from chatkv.tui.recording.rows import Ink, row_svg
 
@@ -42,7 +42,7 @@ def check_target(path: Path) -> Path:
 
 def _is_ours(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(500)
     except OSError:
         return False
