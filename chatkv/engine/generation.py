@@ -59,7 +59,8 @@ class Generation:
         self._sampler = Sampler(sampling, request.tokens[: request.prompt_tokens].tolist())
         self._detokenizer = codec.detokenizer()
         self._splitter = codec.splitter(chat)
-        self._stops = StopStrings(sampling.stop)
+        ends = codec.stop_texts if chat and not sampling.ignore_stop else ()
+        self._stops = StopStrings((*sampling.stop, *ends))
         self._raw: list[str] = []
         """Of each sampled token: the text that came with it …"""
         self._whole: list[bool] = []

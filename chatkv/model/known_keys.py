@@ -41,7 +41,7 @@ class Keys:
             if key in self.neutral:
                 allowed = self.neutral[key]
                 if not any(value == each for each in allowed):
-                    shown = ", ".join(repr(v) for v in allowed if v is not None)
+                    shown = " or ".join(repr(v) for v in allowed if v is not None)
                     raise ModelError(
                         f"{where}: {key} {one_line(repr(value), 60)} is not supported"
                         f"{f', only {shown} is' if shown else ''}; use another model"

@@ -13,6 +13,8 @@ class NoTokenizer:
     """Has ``Codec``'s methods: it encodes nothing (ModelError says so), and answers have no text."""
 
     stop_ids: frozenset[int] = frozenset()
+    stop_texts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     default_system = None
 
     def encode_chat(self, turns: Sequence[object]) -> NoReturn:

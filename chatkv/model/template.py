@@ -33,6 +33,9 @@ PLAIN_TEMPLATE = """\
 """
 """For models without a template of their own: ``User: …``, blank line, ``Assistant: …``."""
 
+PLAIN_STOPS = ("\n\nUser:", "\nUser:")
+"""There an answer to it ends: a model that was never taught to leave off goes on with the other's part."""
+
 # Private-use characters have no case and are no white space: filters such as trim leave them alone.
 _OPEN, _CLOSE, _DIGIT = "\ue0a0", "\ue0a1", 0xE0B0
 

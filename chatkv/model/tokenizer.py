@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from chatkv.model.detokenizer import DECODING, Detokenizer, TokenBytes, is_byte_level
 from chatkv.model.plaintext import PlainEncoder, any_of
 from chatkv.model.probe import after_answer, behind, default_system, thinking
-from chatkv.model.template import PLAIN_TEMPLATE, ChatTemplate, Message, Piece
+from chatkv.model.template import PLAIN_STOPS, PLAIN_TEMPLATE, ChatTemplate, Message, Piece
 from chatkv.model.thinking import CLOSE, OPEN, ThinkingSplitter
 from chatkv.model.tokenizer_folder import TokenizerFolder
 
@@ -60,6 +60,10 @@ class Codec:
     """Ids that end an answer: the checkpoint's, and what its template writes after one."""
     default_system: str | None
     """What the template says as the system where no message does; None: nothing."""
+    stop_texts: tuple[str, ...]
+    """Texts that end an answer in a chat, beside those that a request has."""
+    notes: tuple[str, ...]
+    """What was assumed because the model's files do not say it: one line each, for a person."""
 
     def __init__(self, source: TokenizerFolder) -> None:
         """Set up from what a folder holds; raises ModelError where its template is broken."""
@@ -82,6 +86,8 @@ class Codec:
         self._begins = [] if bos is None else [bos]
         self._prompts: OrderedDict[_Key, tuple[int, ...]] = OrderedDict()
         self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
+        self.stop_texts = () if source.template else PLAIN_STOPS
+        self.notes = source.notes
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
         self.default_system = default_system(self._template)
         self._close_id = self._control.get(CLOSE)

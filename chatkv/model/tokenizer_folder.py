@@ -12,6 +12,10 @@ from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
 from chatkv.model.panics import NoPanic
+from chatkv.text import one_line
+
+_FOR_TOOLS = ("tool_use", "rag")
+"""Names of chat templates that are for other than plain chats."""
 
 _LOADING = NoPanic("read its own files")
 
@@ -25,11 +29,13 @@ class TokenizerFolder:
 
     tokenizer: Tokenizer
     template: str | None
-    """Jinja source of the chat template."""
+    """Jinja source of the chat template; None: the folder has none."""
     special_tokens: dict[str, str]
     """``bos_token``, ``eos_token`` … → its text."""
     eos_ids: frozenset[int]
     adds_bos: bool
+    notes: tuple[str, ...] = ()
+    """What was assumed because the folder does not say it: one line each, for a person."""
 
     @classmethod
     def load(cls, folder: Path) -> TokenizerFolder:
@@ -46,7 +52,8 @@ class TokenizerFolder:
             eos.add(named)
         with _LOADING:
             adds_bos = bool(settings.get("add_bos_token")) or bool(tokenizer.encode("").ids)
-        return cls(tokenizer, _template(folder, settings), names, frozenset(eos), adds_bos)
+        template, notes = _template(folder, settings)
+        return cls(tokenizer, template, names, frozenset(eos), adds_bos, notes)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:
@@ -88,17 +95,41 @@ def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
     return names
 
 
-def _template(folder: Path, settings: dict[str, Any]) -> str | None:
-    """A file of its own goes before ``tokenizer_config.json``; of several named ones, ``default``."""
+def _template(folder: Path, settings: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
+    """The chat template and notes. A file of its own goes before ``tokenizer_config.json``.
+
+    Of several named ones it is ``default``; where none is called so, the first that is not for tools or
+    documents.
+    """
     file = folder / "chat_template.jinja"
-    if file.is_file():
-        try:
-            return read_text(file, MAX_TEMPLATE)
-        except UnreadableError as error:
-            raise ModelError(f"{file} {error}; download it again") from None
+    if file.is_file() and (source := _text(file)).strip():
+        return source, ()
     found = _optional_json(folder / "chat_template.json").get("chat_template") or settings.get(
         "chat_template"
     )
+    if isinstance(found, str) and found.strip():
+        return found, ()
     if isinstance(found, list):
-        found = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}.get("default")
-    return found if isinstance(found, str) else None
+        found = {str(each.get("name")): each.get("template") for each in found if isinstance(each, dict)}
+    named = {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
+    for file in sorted((folder / "additional_chat_templates").glob("*.jinja")):
+        named.setdefault(file.stem, _text(file))
+    if not named:
+        return None, (
+            "the model has no chat template: it is taken as one that continues text, prompts are written "
+            "'User: … Assistant:', and an answer ends where the next 'User:' begins",
+        )
+    if "default" in named:
+        return named["default"], ()
+    taken = next((name for name in named if name not in _FOR_TOOLS), next(iter(named)))
+    names = one_line(", ".join(named), 120)
+    return named[taken], (
+        f"none of the model's chat templates ({names}) is called default: {one_line(taken, 60)} is used",
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_text(file, MAX_TEMPLATE)
+    except UnreadableError as error:
+        raise ModelError(f"{file} {error}; download it again") from None

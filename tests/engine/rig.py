@@ -80,6 +80,8 @@ class NumberCodec:
     """Stands in for ``Codec`` where a model has no tokenizer: text is ids separated by spaces."""
 
     stop_ids: frozenset[int] = frozenset()
+    stop_texts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     default_system = None
     thinks = False
     opened = False

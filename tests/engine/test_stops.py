@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from chatkv.engine.generation import Generation
-from chatkv.engine.messages import Sampling
+from chatkv.engine.messages import Finished, Sampling, Turn
 from chatkv.engine.stops import StopStrings
 from chatkv.model.tokenizer import Codec
 from chatkv.scheduler.request import Request
 from tests.engine.conftest import Tiny
-from tests.engine.rig import Rig
+from tests.engine.rig import Rig, load
 from tests.model.templates import make
+from tests.model.tiny import reference
 
 PROMPT = list(range(3, 23))
 SEED = {"temperature": 1.5, "seed": 4, "max_tokens": 8}
@@ -109,3 +110,39 @@ def test_kept_ids_spell_the_text_whatever_is_cut(family: str, tmp_path: Path) ->
             assert codec.decode(kept) == shown, round
             cuts += generation.stopped
     assert cuts > 50
+
+
+BOTH_ROLES = " Hello there.\n\nUser: And you?\n\nAssistant: f(x)"
+
+
+def test_a_model_without_a_template_does_not_play_both_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("none", tmp_path)
+    reference("llama", vocab_size=500).save_pretrained(tmp_path)
+    codec = Codec.load(tmp_path)
+    rig = Rig(load(tmp_path), codec, num_blocks=128)
+
+    def answer(prompt: list[Turn] | str, said: str, **sampling: bool) -> Finished:
+        script = iter(codec.encode_later(said))
+        with monkeypatch.context() as patch:
+            patch.setattr(Generation, "draw", lambda self, logits: next(script))
+            id = rig.ask(prompt, max_tokens=len(codec.encode_later(said)), **sampling)
+            rig.run()
+        return rig.finished[id]
+
+    turns = [Turn("user", "Hello")]
+    done = answer(turns, BOTH_ROLES)
+    assert (done.reason, done.text) == ("stop", " Hello there.")
+    assert codec.decode(done.token_ids) == " Hello there."
+    turns += [Turn("assistant", done.text, done.token_ids), Turn("user", "And you?")]
+    assert codec.decode(codec.encode_chat(turns)) == (
+        "User: Hello\n\nAssistant: Hello there.\n\nUser: And you?\n\nAssistant:"
+    )
+    # The first prompt and what was kept of its answer are found again.
+    follow = answer(turns, "User: is a word.\nUse it.")
+    assert follow.cached >= done.prompt_tokens + len(done.token_ids)
+    assert (follow.reason, follow.text) == ("length", "User: is a word.\nUse it.")
+    # A text that is gone on with is no chat, and neither is an answer that is to have its length.
+    assert answer("Hello", BOTH_ROLES).text == BOTH_ROLES
+    assert answer(turns, BOTH_ROLES, ignore_stop=True).text == BOTH_ROLES

@@ -62,7 +62,11 @@ def write_gguf(
     add_byte_level(writer, tokenizer or byte_level(CHATML_SPECIAL, []), pre)
     for key, value in (extra or {}).items():
         writer.kv_data[0].pop(key, None)  # it takes the place of what the model says
-        if isinstance(value, str):
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, str):
             writer.add_string(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)

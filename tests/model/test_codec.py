@@ -148,6 +148,48 @@ def test_a_model_without_a_template_gets_the_plain_one(tmp_path: Path) -> None:
     turns = [Turn("system", "Be brief."), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
     want = "Be brief.\n\nUser: a\n\nAssistant: b\n\nUser: c\n\nAssistant:"
     assert codec.decode(codec.encode_chat(turns)) == want
+    assert codec.stop_texts == ("\n\nUser:", "\nUser:")
+    (note,) = codec.notes
+    assert "no chat template" in note
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "says"),
+    [
+        ("", "User: a\n\nAssistant:", "no chat template"),
+        ([], "User: a\n\nAssistant:", "no chat template"),
+        ([{"name": "default", "template": None}], "User: a\n\nAssistant:", "no chat template"),
+        (
+            [{"name": "tool_use", "template": "T"}, {"name": "rp", "template": "R"}],
+            "R",
+            "(tool_use, rp) is called",
+        ),
+        ([{"name": "rag", "template": "G"}], "G", "rag is used"),
+        ([{"name": "x\n[b]", "template": "X"}], "X", "x [b] is used"),
+        ({"rp": "R", "default": "D"}, "D", None),
+        ([{"name": "default", "template": "D"}, {"name": "rp", "template": "R"}], "D", None),
+    ],
+)
+def test_which_template_is_taken_is_told(
+    template: object, text: str, says: str | None, tmp_path: Path
+) -> None:
+    make("qwen2.5", tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": template}))
+    codec = Codec.load(tmp_path)
+    assert codec.decode(codec.encode_chat([Turn("user", "a")])) == text
+    assert bool(codec.stop_texts) == text.startswith("User")
+    assert len(codec.notes) == (says is not None)
+    assert all(says is not None and says in note and "\n" not in note for note in codec.notes)
+
+
+def test_templates_of_a_folder_of_their_own(tmp_path: Path) -> None:
+    make("none", tmp_path)
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "brief.jinja").write_text("B{{ messages[0].content }}")
+    codec = Codec.load(tmp_path)
+    assert codec.decode(codec.encode_chat([Turn("user", "a")])) == "Ba"
+    assert "brief is used" in codec.notes[0]
 
 
 @pytest.mark.parametrize(

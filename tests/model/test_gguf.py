@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -113,6 +113,136 @@ def test_linear_rope(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", extra=extra)
     rope = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).rope
     assert (rope.kind, rope.factor) == ("linear", 4.0)
+
+
+def rounded(model: PreTrainedModel) -> PreTrainedModel:
+    """The weights alone: RoPE's frequencies stay fp32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16).float()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "extra", "kind"),
+    [
+        ("llama", {}, "default"),
+        ("llama", {"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0}, "default"),
+        ("llama", {"llama.rope.scaling.factor": 1.0}, "default"),
+        ("llama", {"llama.rope.scaling.factor": 0.0}, "default"),
+        ("llama", {"llama.rope.dimension_count": 16, "llama.attention.value_length": 16}, "default"),
+        ("llama-rope-linear", {"llama.rope.scaling.factor": 4.0}, "linear"),
+        ("llama-rope-linear", {"llama.rope.scale_linear": 4.0}, "linear"),
+        (
+            "llama-rope-linear",
+            {"llama.rope.scaling.factor": 4.0, "llama.rope.scale_linear": 2.0},
+            "linear",
+        ),
+        ("llama-biases", {}, "default"),
+    ],
+)
+def test_logits_are_those_of_the_model_it_was_made_from(
+    name: str, extra: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    model = rounded(write_gguf(tmp_path / "m.gguf", name, extra=extra))
+    decoder = Decoder.load(converted(tmp_path / "m.gguf", tmp_path / "out"), torch.float32)
+    assert decoder.config.rope.kind == kind
+    assert decoder.config.notes == ()
+    requests = Requests(decoder, 16, 8)
+    ids = [i * 31 % 97 for i in range(90)]
+    logits = requests.step({requests.open(90): ids}, every_row=True)
+    torch.testing.assert_close(logits, full_logits(model, ids), atol=1e-4, rtol=0)
+
+
+def test_divisors_of_one_are_plain_rope(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", tensors={"rope_freqs.weight": np.ones(8, np.float32)})
+    assert DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).rope.kind == "default"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rope.dimension_count", 8),
+        ("attention.value_length", 32),
+        ("attention.causal", False),
+        ("logit_scale", 0.5),
+        ("attention.scale", 0.1),
+        ("final_logit_softcapping", 30.0),
+        ("attn_logit_softcapping", 30.0),
+        ("residual_scale", 0.2),
+        ("embedding_scale", 12.0),
+        ("expert_count", 8),
+        ("rope.scaling.attn_factor", 1.3),
+        ("tensor_data_layout", "reference"),
+        ("attention.clamp_kqv", 8.0),
+    ],
+)
+def test_metadata_that_would_change_the_arithmetic_is_refused(key: str, value: Any, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", extra={f"llama.{key}": value})
+    with pytest.raises(ModelError, match=rf"{key} .* is not supported") as caught:
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_divisors_beside_other_rope_are_refused(name: str, tmp_path: Path) -> None:
+    extra = {"llama.rope.scaling.factor": 2.0} if name == "llama" else {}
+    divisors = {"rope_freqs.weight": np.linspace(1, 8, 8, dtype=np.float32)}
+    write_gguf(tmp_path / "m.gguf", name, extra=extra, tensors=divisors)
+    with pytest.raises(ModelError, match="rope_freqs beside"):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
+
+
+def test_what_the_file_says_and_nothing_knows_is_told(tmp_path: Path) -> None:
+    extra = {
+        "llama.attention.mystery": 3,
+        "tokenizer.ggml.odd": 1,
+        "qwen2.rope.freq_base": 7.0,
+        "general.finetune": "x",
+        "general.sampling.temp": 0.6,
+        "quantize.imatrix.file": "y",
+        "llama.vocab_size": 97,
+        "llama.rope.scaling.original_context_length": 64,
+    }
+    write_gguf(tmp_path / "m.gguf", extra=extra)
+    (note,) = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).notes
+    assert note == (
+        "the GGUF file: not known here and not used: "
+        "llama.attention.mystery, qwen2.rope.freq_base, tokenizer.ggml.odd"
+    )
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_a_missing_pre_tokenizer_is_told(name: str, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", name, extra={"tokenizer.ggml.pre": None})
+    write_gguf(tmp_path / "n.gguf", name, pre="qwen2" if name == "qwen2" else "default")
+    folder = converted(tmp_path / "m.gguf", tmp_path / "out")
+    (note,) = DecoderConfig.load(folder).notes
+    assert "tokenizer.ggml.pre" in note
+    assert {"llama": "GPT-2's", "qwen2": "Qwen2's"}[name] in note
+    same = converted(tmp_path / "n.gguf", tmp_path / "same")
+    assert (folder / "tokenizer.json").read_text() == (same / "tokenizer.json").read_text()
+    assert DecoderConfig.load(same).notes == ()
+
+
+def test_missing_token_types_are_told(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", extra={"tokenizer.ggml.token_type": None})
+    (note,) = DecoderConfig.load(converted(tmp_path / "m.gguf", tmp_path / "out")).notes
+    assert "control tokens" in note
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"split.count": 3, "split.no": 1}, "is one of 3 parts of a model: join them with 'llama-gguf-split"),
+        ({"split.count": 3, "general.architecture": None}, "is one of 3 parts of a model"),
+        ({"general.type": "adapter"}, r"a part of one \(adapter\): give the model's own GGUF"),
+        ({"general.type": "mmproj", "general.architecture": "clip"}, r"a part of one \(mmproj\)"),
+    ],
+)
+def test_a_part_of_a_model_is_named(extra: dict[str, Any], says: str, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", extra=extra)
+    with pytest.raises(ModelError, match=says):
+        converted(tmp_path / "m.gguf", tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["mistral", "qwen2", "qwen3"])

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from chatkv.engine.messages import Turn
 from chatkv.model.errors import ModelError
 from chatkv.model.gguf import GgufFile, convert
-from chatkv.model.gguf_tokenizer import tokenizer_files
+from chatkv.model.gguf_tokenizer import stop_ids, tokenizer_files
 from chatkv.model.tokenizer import Codec
 from tests.model.gguf_files import write_gguf
 from tests.model.templates import CHATML, CHATML_SPECIAL, CORPUS, byte_level
@@ -78,6 +78,68 @@ def test_the_chat_template_and_stop_ids_come_along(tmp_path: Path) -> None:
     want = theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     assert codec.encode_chat([Turn("user", "Hi")]) == want
     assert {codec.piece(i) for i in codec.stop_ids} == {"<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "stops"),
+    [
+        ({"eot": 400, "eom": 401}, {400, 401, 407}),
+        ({"eot": 400, "eos": None}, {400, 407}),
+        ({"eot": 401, "eom": 401}, {401, 407}),
+        ({"eot": 9999, "eom": 2**31}, {407}),
+    ],
+)
+def test_ends_of_a_turn_and_a_message_are_stop_ids(
+    extra: dict[str, int | None], stops: set[int], tmp_path: Path
+) -> None:
+    tokenizer = byte_level(CHATML_SPECIAL, [])
+    assert tokenizer.token_to_id("<|im_end|>") == 407  # what the template ends an answer with
+    keys = {f"tokenizer.ggml.{name}_token_id": value for name, value in extra.items()}
+    write_gguf(tmp_path / "m.gguf", tokenizer=tokenizer, extra=keys)
+    assert codec_of(tmp_path / "m.gguf", tmp_path / "out").stop_ids == stops
+
+
+@pytest.mark.parametrize(
+    ("pre", "added", "begins"),
+    [
+        ("llama-bpe", None, True),
+        ("llama-bpe", False, False),
+        ("tekken", None, True),
+        ("qwen2", None, False),
+        ("qwen2", True, True),
+        ("default", None, False),
+    ],
+)
+def test_bos_is_added_where_llama_cpp_adds_it(
+    pre: str, added: bool | None, begins: bool, tmp_path: Path
+) -> None:
+    tokenizer = byte_level(CHATML_SPECIAL, [])
+    write_gguf(
+        tmp_path / "m.gguf", tokenizer=tokenizer, pre=pre, extra={"tokenizer.ggml.add_bos_token": added}
+    )
+    ids = codec_of(tmp_path / "m.gguf", tmp_path / "out").encode_prompt("hello")
+    assert (ids[0] == tokenizer.token_to_id("<|endoftext|>")) == begins
+
+
+def test_sentencepiece_has_its_ids_where_the_file_is_silent(tmp_path: Path) -> None:
+    metadata = sentencepiece_metadata(True)
+    silent = {k: v for k, v in metadata.items() if not k.endswith("_token_id")}
+    assert tokenizer_files(silent, Path("m.gguf")) == tokenizer_files(metadata, Path("m.gguf"))
+    assert stop_ids(silent) == stop_ids(metadata) == 2
+
+
+def test_named_templates_of_a_gguf_file(tmp_path: Path) -> None:
+    write_gguf(
+        tmp_path / "m.gguf",
+        extra={
+            "tokenizer.chat_template": None,
+            "tokenizer.chat_template.tool_use": "T",
+            "tokenizer.chat_template.rp": "R{{ messages[0].content }}",
+        },
+    )
+    codec = codec_of(tmp_path / "m.gguf", tmp_path / "out")
+    assert codec.decode(codec.encode_chat([Turn("user", "a")])) == "Ra"
+    assert "rp is used" in codec.notes[0]
 
 
 def sentencepiece_metadata(prefix: bool) -> dict[str, object]:
