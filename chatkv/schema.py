@@ -7,7 +7,6 @@ msgspec's ``Meta`` carries the bounds, so the same classes give a JSON schema.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
 
+from chatkv.documents import DocumentError, parse_json
 from chatkv.text import nearest, one_line
 
 Choices = Callable[[], Iterable[str]]
@@ -212,6 +212,6 @@ def _number(value: float) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=lambda word: word)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except DocumentError:
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chatkv.chat.errors import ChatError
 from chatkv.chat.settings import Settings, checked, describe
+from chatkv.documents import parse_toml
 from chatkv.files import private_folder, read_text, write_whole
 from chatkv.text import one_line, printable
 
@@ -52,7 +52,7 @@ def load_presets(folder: Path) -> tuple[dict[str, Preset], list[str]]:
     for path in paths:
         try:
             preset, told = _read(path)
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             faults.append(one_line(f"preset {path.name}: {reason}", 200))
             continue
@@ -64,7 +64,7 @@ def load_presets(folder: Path) -> tuple[dict[str, Preset], list[str]]:
 def _read(path: Path) -> tuple[Preset, list[str]]:
     if NAME.fullmatch(path.stem) is None:
         raise ValueError("its name may have letters, digits, - and _ only")
-    given = tomllib.loads(read_text(path, MAX_BYTES))
+    given = parse_toml(read_text(path, MAX_BYTES))
     system = given.pop("system", None)
     if system is not None and not isinstance(system, str):
         raise ValueError("system must be text")

@@ -8,13 +8,13 @@ head to itself, and a user's ends the draft before it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from chatkv.chat.thought import apart
 from chatkv.chat.tree import ROLES, Conversation, Message
+from chatkv.documents import DocumentError, parse_json
 
 VERSION = 1
 
@@ -42,21 +42,14 @@ def decode(line: bytes) -> Record:
         RecordError: it is not a JSON object with a ``chatkv`` key, or ``encode`` could not write it again.
     """
     try:
-        record = json.loads(line.decode(), parse_constant=_finite, parse_float=_finite)
-    except RecordError:
-        raise
-    except (ValueError, RecursionError):
-        raise RecordError("not a whole JSON record") from None
+        record = parse_json(line.decode())
+    except DocumentError as error:
+        raise RecordError(str(error)) from None
+    except UnicodeDecodeError:
+        raise RecordError("not UTF-8 text") from None
     if not isinstance(record, dict) or not isinstance(record.get("chatkv"), str):
         raise RecordError('not a chatkv record (an object with a "chatkv" key)')
     return record
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    if not math.isfinite(value):
-        raise RecordError(f"{number[:20]} is no JSON number")
-    return value
 
 
 def session_record(conv: Conversation) -> Record:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import typer
 
+from chatkv.documents import parse_toml
 from chatkv.files import read_text
 from chatkv.text import one_line
 
@@ -62,15 +63,13 @@ def harmless(offers: Offers) -> Offers:
 
 def themes(incomplete: str) -> Offers:
     """Names of themes: chatkv's and the person's own, then Textual's."""
-    import tomllib
-
     from chatkv.paths import config_dir, packaged
 
     found: dict[str, None] = {}
     for folder in (packaged("themes"), config_dir() / "themes"):
         for path in sorted(_files(folder, ".toml")):
-            with suppress(OSError, ValueError, RecursionError):
-                name = tomllib.loads(read_text(path, _SMALL)).get("name", path.stem)
+            with suppress(OSError, ValueError):
+                name = parse_toml(read_text(path, _SMALL)).get("name", path.stem)
                 if isinstance(name, str):
                     found[name] = None
     near = harmless([name for name in found if name.startswith(incomplete)])

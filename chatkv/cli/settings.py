@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from chatkv.cli.options import APP, CHECKS, SAMPLING, Group, key
 from chatkv.cli.sizes import parse_size
+from chatkv.documents import DocumentError, parse_toml
 from chatkv.engine.config import EngineConfig
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.files import UnreadableError, read_text
@@ -71,17 +72,15 @@ def known() -> Mapping[str, Setting]:
 
 def load(path: Path | None = None) -> Settings:
     """Read and check the file. Raises UsageError: one line with the file, the setting and what is wrong."""
-    import tomllib  # most commands need no settings
-
     path = path or settings_path()
     try:
         if not os.path.lexists(path):
             return Settings(path)
-        tables = tomllib.loads(read_text(path, MAX_BYTES))
+        tables = parse_toml(read_text(path, MAX_BYTES))
     except UnreadableError as error:
         raise UsageError(f"{path}: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: is not TOML: {one_line(str(error), 200)}") from error
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from error
     return _checked(path, tables)
 
 

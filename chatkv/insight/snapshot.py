@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 
+from chatkv.documents import DocumentError, parse_json
 from chatkv.errors import ChatkvError
 from chatkv.files import MIB, UnreadableError, read_text, write_whole
 from chatkv.insight import snapshot_records as records
@@ -103,15 +104,13 @@ class Snapshot:
     def from_json(cls, text: str, where: str = "the snapshot") -> Self:
         """Read ``to_json``'s text. Raises SnapshotError; ``where`` names the text in its message."""
         try:
-            data = json.loads(text, parse_constant=_refuse_constant)
-        except json.JSONDecodeError as error:
+            data = parse_json(text)
+        except DocumentError as error:
             if text.strip() and not text.lstrip().startswith("{"):
                 raise SnapshotError(f"{where} is not a snapshot: it is not JSON") from None
             if not text.rstrip().endswith("}"):
                 raise SnapshotError(f"{where} ends too early (torn): export it again") from None
-            raise SnapshotError(f"{where} is not JSON (line {error.lineno}): {error.msg}") from None
-        except (ValueError, RecursionError) as error:
-            raise SnapshotError(f"{where} is not JSON that can be read: {error}") from None
+            raise SnapshotError(f"{where}: {error}") from None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise SnapshotError(f'{where} is not a snapshot: it lacks "schema": "{SCHEMA}"')
         version = data.get("version")
@@ -164,10 +163,6 @@ def write_snapshot(path: Path, text: str) -> None:
         write_whole(path, text, private=True)  # it holds what was said
     except OSError as error:
         raise SnapshotError(f"{path} can't be written: {error.strerror}") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _runs(mirror: MirrorState) -> tuple[records.Run, ...]:

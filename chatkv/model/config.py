@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chatkv.documents import DocumentError, parse_json
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.errors import ModelError
 from chatkv.model.known_keys import check_config, note_of
@@ -150,11 +150,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if not path.exists():
             raise ModelError(f"{path} is missing; give a complete Hugging Face model folder")
-        data = json.loads(read_text(path, MAX_BYTES))
+        data = parse_json(read_text(path, MAX_BYTES), constants=True)
     except UnreadableError as error:
         raise ModelError(f"{path} {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON ({error}); download it again") from None
+    except DocumentError as error:
+        raise ModelError(f"{path}: {error}; download it again") from None
     if not isinstance(data, dict):
         raise ModelError(f"{path} must hold a JSON object; download it again")
     return data

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 from typing import TypeVar, cast
 
+from chatkv.documents import DocumentError, parse_json
 from chatkv.files import private_folder, read_text, write_whole
 
 logger = logging.getLogger(__name__)
@@ -52,8 +53,8 @@ def _read(path: Path | None) -> dict[str, object]:
     try:
         if not path.exists():
             return {}
-        values = json.loads(read_text(path, MAX_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
+        values = parse_json(read_text(path, MAX_BYTES))
+    except (OSError, DocumentError) as error:
         logger.warning("what was remembered of the screen can't be read: %s", error)
         return {}
     return values if isinstance(values, dict) else {}

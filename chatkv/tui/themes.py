@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from textual.color import Color, ColorParseError
 from textual.css.constants import VALID_STYLE_FLAGS
 from textual.theme import BUILTIN_THEMES, Theme
 
+from chatkv.documents import DocumentError, parse_toml
 from chatkv.errors import ChatkvError
 from chatkv.files import UnreadableError, read_text
 from chatkv.paths import config_dir, packaged
@@ -136,11 +136,9 @@ def read_theme(path: Path) -> Theme:
         ThemeError: something is wrong with it; one line says what.
     """
     try:
-        values = tomllib.loads(read_text(path, MAX_BYTES))
-    except UnreadableError as error:
+        values = parse_toml(read_text(path, MAX_BYTES))
+    except (UnreadableError, DocumentError) as error:
         raise ThemeError(str(error)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ThemeError(f"is not TOML: {error}") from None
     values.setdefault("name", path.stem)
     for key, value in values.items():
         _check_field(key, value)

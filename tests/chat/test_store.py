@@ -252,7 +252,7 @@ def test_what_is_no_json_number_is_refused_so_that_all_that_is_read_can_be_writt
     (back,), (problem,) = SessionStore(tmp_path).load_all()
     assert [m.text for m in back.path()] == ["x"]
     assert problem.line == 3
-    assert f"{number.decode()} is no JSON number" in problem.message
+    assert f"meta.deep: {number.decode()} is " in problem.message
     for record in dump(back):
         assert encode(record)
 

@@ -113,7 +113,7 @@ def test_what_is_unsupported_or_senseless_is_named(
 
 
 @pytest.mark.parametrize(
-    ("content", "says"), [("{", "not valid JSON"), ("[]", "JSON object"), (b"\xff\xfe", "is not UTF-8 text")]
+    ("content", "says"), [("{", "is not JSON"), ("[]", "JSON object"), (b"\xff\xfe", "is not UTF-8 text")]
 )
 def test_broken_files(tmp_path: Path, content: str | bytes, says: str) -> None:
     data = content if isinstance(content, bytes) else content.encode()
