@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from chatkv.insight.captions import Names, caption, node_name, request_name
-from chatkv.insight.touched import Touched, touched
+from chatkv.insight.kinds import Names, Touched, caption, node_name, request_name, touched
 from chatkv.insight.visible import counted, cut
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched

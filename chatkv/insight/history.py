@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from chatkv.insight.kinds import KINDS, by_request
 from chatkv.insight.visible import counted
 from chatkv.kvcache import events as kv
 
 KEPT_RECORDS = 5_000
 
-RECORDED = (
-    kv.NodeStored,
-    kv.NodeExtended,
-    kv.NodeSplit,
-    kv.PrefixReused,
-    kv.SlotsCopied,
-    kv.RowRepointed,
-    kv.NodeEvicted,
-    kv.NodeTrimmed,
-    kv.NodePinned,
-    kv.BlocksAllocated,
-    kv.BlocksFreed,
-    kv.CacheCleared,
-)
-"""The records that say something of a node or a block."""
-_RECORDED = frozenset(RECORDED)
+_RECORDED = frozenset(event for event, kind in KINDS.items() if kind.has_past)
+"""The events that say something of a node or a block."""
 
 
 class Moment(NamedTuple):
@@ -65,7 +51,9 @@ class History:
                     out.pop()
                 grown, steps = grown + len(event.tokens), steps + 1
                 often = f" in {steps} steps" if steps > 1 else ""
-                out.append(Moment(event.seq, f"grew by {counted(grown, 'token')}{often}{_by(event.request)}"))
+                out.append(
+                    Moment(event.seq, f"grew by {counted(grown, 'token')}{often}{by_request(event.request)}")
+                )
                 continue
             words = _of_node(event, node)
             if words:
@@ -79,54 +67,17 @@ class History:
 
     def of_block(self, block: int) -> list[Moment]:
         """What happened to physical block ``block``, newest first."""
-        return [
-            Moment(event.seq, words) for event in reversed(self._records) for words in _of_block(event, block)
-        ]
-
-
-def _by(request: int | None) -> str:
-    return "" if request is None else f" by request {request}"
+        told = ((event.seq, _of_block(event, block)) for event in reversed(self._records))
+        return [Moment(seq, words) for seq, words in told if words]
 
 
 def _of_node(event: kv.Event, node: int) -> str:
-    match event:
-        case kv.NodeStored() if event.node == node:
-            return f"made{_by(event.request)}: {counted(len(event.tokens), 'token')}"
-        case kv.NodeSplit() if event.node == node:
-            return f"split at {counted(event.at, 'token')}: node {event.upper} took the first part"
-        case kv.NodeSplit() if event.upper == node:
-            return f"split off: the first {counted(event.at, 'token')} of node {event.node}"
-        case kv.PrefixReused() if node in event.path:
-            return f"reused by request {event.request}"
-        case kv.SlotsCopied() if event.node == node:
-            return f"{counted(event.tokens, 'token')} copied by request {event.request}"
-        case kv.NodeEvicted() if event.node == node:
-            return f"evicted for {event.reason}{_by(event.request)}, unused for {event.age} events"
-        case kv.NodeTrimmed() if event.node == node:
-            return f"lost its last {counted(event.tokens, 'token')} for {event.reason}{_by(event.request)}"
-        case kv.NodePinned() if event.node == node:
-            return "pinned" if event.pinned else "no longer pinned"
-    return ""
+    kind = KINDS[type(event)]
+    return kind.node_past(event, node) if kind.node_past is not None and node in kind.nodes(event) else ""
 
 
-def _of_block(event: kv.Event, block: int) -> Iterator[str]:
-    match event:
-        case kv.BlocksAllocated() if (event.blocks == block).any():
-            at = event.logical + int((event.blocks == block).argmax())
-            yield f"taken by request {event.request} as its logical block {at}"
-        case kv.NodeStored() | kv.NodeExtended() if (event.blocks == block).any():
-            yield f"given to node {event.node}{_by(event.request)}"
-        case kv.PrefixReused() if (event.blocks == block).any():
-            yield f"reused by request {event.request}"
-        case kv.SlotsCopied() if event.source == block:
-            yield f"{counted(event.tokens, 'token')} copied to block {event.target}"
-        case kv.SlotsCopied() if event.target == block:
-            yield f"got {counted(event.tokens, 'token')} copied from block {event.source}"
-        case kv.RowRepointed() if (event.new == block).any():
-            yield f"request {event.request} found it in place of its own copy"
-        case kv.NodeEvicted() | kv.NodeTrimmed() if (event.blocks == block).any():
-            yield f"freed: node {event.node} was evicted for {event.reason}{_by(event.request)}"
-        case kv.BlocksFreed() if (event.blocks == block).any():
-            yield f"given back by request {event.request}: {event.reason}"
-        case kv.CacheCleared():
-            yield "freed: the cache was cleared"
+def _of_block(event: kv.Event, block: int) -> str:
+    kind = KINDS[type(event)]
+    if kind.block_past is None or not (isinstance(event, kv.CacheCleared) or block in kind.blocks(event)):
+        return ""
+    return kind.block_past(event, block)

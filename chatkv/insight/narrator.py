@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from chatkv.insight.captions import ORDER, Names, caption, node_name, request_name
+from chatkv.insight.kinds import KINDS, ORDER, UNTOLD, Names, caption, node_name, request_name
 from chatkv.insight.mirror import Mirror
 from chatkv.insight.visible import counted, cut
 from chatkv.kvcache import events as kv
-from chatkv.scheduler import events as sched
 
 HOLD_S = 3.0
 """Seconds that a sentence needs to be read."""
@@ -18,34 +17,6 @@ NEWEST = 500
 _COPIED = "copied from a part of a block"
 """Why: a block can be shared as a whole only."""
 _NAME_CELLS = 24
-
-WEIGHTS: dict[type[kv.Event], int] = {
-    sched.RequestRefused: 10,
-    kv.CacheCleared: 10,
-    sched.PinRefused: 10,
-    kv.NodePinned: 10,
-    sched.RequestPreempted: 9,
-    kv.NodeSplit: 8,
-    kv.NodeEvicted: 7,
-    kv.NodeTrimmed: 7,
-    kv.PrefixReused: 6,
-    kv.SlotsCopied: 5,
-    kv.PromptAccounted: 4,
-    sched.RequestFinished: 4,
-    kv.NodeStored: 3,
-    kv.CacheCreated: 3,
-    kv.RowRepointed: 2,
-    kv.ChildrenMoved: 2,
-    sched.RequestAdmitted: 2,
-    sched.RequestQueued: 1,
-    sched.FirstToken: 1,
-    kv.RequestOpened: 1,
-    kv.NodeExtended: 1,
-    kv.BlocksFreed: 1,
-    kv.BlocksAllocated: 0,
-}
-"""How much a kind is worth telling; what is missing is not told. What a person asked for comes first, then
-what changes the tree or costs computing again, then what saves it, then everyday work."""
 
 
 class Sentence(NamedTuple):
@@ -179,12 +150,14 @@ def weigh(event: kv.Event) -> int | None:
     """How much it is worth telling; None where it is not told."""
     match event:
         case kv.NodeEvicted() if event.reason == "superseded":
-            return WEIGHTS[kv.RowRepointed]  # nothing is lost by it
+            return KINDS[kv.RowRepointed].weight  # nothing is lost by it
         case kv.PrefixReused() if not event.tokens:
             return None
         case kv.PromptAccounted() if event.evicted or event.diverged:
-            return WEIGHTS[kv.SlotsCopied]  # it could have been reused, and why it is not is the question
-    return WEIGHTS.get(type(event))
+            return KINDS[
+                kv.SlotsCopied
+            ].weight  # it could have been reused, and why it is not is the question
+    return KINDS.get(type(event), UNTOLD).weight
 
 
 def _evictions(last: kv.NodeEvicted | kv.NodeTrimmed, among: list[kv.Event]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from chatkv.insight.captions import ORDER
+from chatkv.insight.kinds import ORDER
 from chatkv.insight.nodes import Node
 from chatkv.insight.visible import counted
 from chatkv.kvcache.events import ROOT
@@ -70,7 +70,8 @@ class Turn:
         """By what has been looked at."""
         if self._known:
             return Standing(None, 0, None, self._known)
-        rule = f"{ORDER[self._mirror.eviction]} first" + (", pinned ones last" if self._node.pinned else "")
+        name = self._mirror.eviction
+        rule = f"{ORDER.get(name, name)} first" + (", pinned ones last" if self._node.pinned else "")
         turn = "evicted next" if self._place == 1 else f"evicted as number {self._place}"
         after = "" if self._before is None else f", right after node {self._before[1]}"
         words = f"{turn} of {counted(self._leaves, 'leaf')} ({rule}){after}"

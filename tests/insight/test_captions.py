@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from chatkv.insight.captions import Names, caption
+from chatkv.insight.kinds import Names, caption
 from chatkv.kvcache import events as kv
 from chatkv.scheduler import events as sched
 from tests.insight.streams import ints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chatkv.insight.diary import Diary
-from chatkv.insight.touched import Touched
+from chatkv.insight.kinds import Touched
 from chatkv.kvcache import events as kv
 from chatkv.kvcache.radix_cache import RadixCache
 from chatkv.scheduler import events as sched

@@ -11,7 +11,7 @@ from chatkv.insight.mirror import Mirror
 from chatkv.insight.narrator import Narrator, Sentence
 from chatkv.kvcache.events import Event
 from chatkv.tui.cache.cells import clip
-from chatkv.tui.cache.event_looks import event_look
+from chatkv.tui.cache.states import event_look
 
 
 class CaptionLine(Widget):

@@ -19,9 +19,8 @@ from chatkv.insight.mirror import Mirror
 from chatkv.insight.visible import cut
 from chatkv.kvcache import events as kv
 from chatkv.tui.cache.cells import pad, steady, wrapped
-from chatkv.tui.cache.event_looks import event_look
 from chatkv.tui.cache.messages import EventSelected
-from chatkv.tui.cache.states import LOOK_CLASSES, look_css
+from chatkv.tui.cache.states import LOOK_CLASSES, event_look, look_css
 from chatkv.tui.cache.tree.line import plain
 from chatkv.tui.cache.typed_filter import TypedFilter
 from chatkv.tui.cheap_layout import set_extent

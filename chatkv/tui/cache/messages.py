@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from chatkv.insight.touched import Touched
+from chatkv.insight.kinds import Touched
 
 
 class NodeSelected(Message):

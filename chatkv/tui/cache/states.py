@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from chatkv.insight.kinds import KINDS, UNTOLD
 from chatkv.insight.nodes import BlockState, Node
+from chatkv.kvcache.events import Event
 
 HERE, ONCE = "▸", "▹"
 """Before a node: the focused session leads through it as it stands; or did once, in another branch."""
@@ -64,3 +66,14 @@ def node_look(node: Node) -> Look:
 def look_css(widget: str) -> str:
     """The rules behind ``LOOK_CLASSES`` for the widget class named ``widget``."""
     return "\n".join(f"{widget} > .{look.css} {{ color: {look.variable}; }}" for look in Look)
+
+
+_OTHER = ">"
+
+
+def event_look(kind: type[Event]) -> tuple[Look | None, str]:
+    """Return whose colour an event's sentence takes (None: no state's), and its glyph."""
+    look = KINDS.get(kind, UNTOLD).look
+    if look in Look.__members__:
+        return Look[look], Look[look].glyph
+    return None, look or _OTHER

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from textual import events
 
+from chatkv.insight.kinds import Touched
 from chatkv.insight.mirror import Mirror
-from chatkv.insight.touched import Touched
 from chatkv.scheduler.events import RequestRefused
 from chatkv.tui.cache.events_view import EventsView
 from chatkv.tui.cache.messages import EventSelected

@@ -1,8 +1,13 @@
-"""One sentence for each record worth telling, for someone who sees a KV cache for the first time."""
+"""All there is to tell of each kind of event, in one table: ``KINDS``.
+
+A sentence for someone who sees a KV cache for the first time, how much it is worth telling, how it looks,
+which nodes and blocks it is about, and what it says in the past of a node or a block. The log, the caption,
+the inspector and the screen read it; a new kind of event is a line here and a handler in the mirror.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from chatkv.insight.reuse import reused
@@ -20,6 +25,11 @@ ORDER = {
     "slru": "least recently used of those used least",
 }
 """Eviction strategies, as the kind of leaf that goes first."""
+
+
+def goes_first(strategy: str) -> str:
+    """Return which leaf ``strategy`` evicts first, in words; one of somebody's own by its name."""
+    return ORDER.get(strategy, f"first by {strategy}")
 
 
 def node_name(node: int) -> str:
@@ -40,9 +50,9 @@ class Names(NamedTuple):
 
 
 def caption(event: kv.Event, names: Names | None = None) -> str | None:
-    """The sentence, or None where the record says nothing a person would want to read."""
-    teller = _TELLERS.get(type(event))
-    return None if teller is None else teller(event, names or Names())
+    """Return the sentence, or None where the event says nothing a person would want to read."""
+    sentence = KINDS.get(type(event), UNTOLD).sentence
+    return None if sentence is None else sentence(event, names or Names())
 
 
 def _created(e: kv.CacheCreated, names: Names) -> str:
@@ -109,7 +119,7 @@ def _trimmed(e: kv.NodeTrimmed, names: Names) -> str:
 
 
 def _victim(e: kv.NodeEvicted | kv.NodeTrimmed) -> str:
-    why = ORDER.get(e.strategy, f"first by {e.strategy}")
+    why = goes_first(e.strategy)
     if e.leaves == 1:
         return "the only leaf nobody uses"
     return f"{why} of {e.leaves} leaves nobody uses" if e.leaves else why
@@ -201,28 +211,168 @@ def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
-_TELLERS: dict[type[kv.Event], Callable[[Any, Names], str]] = {
-    kv.CacheCreated: _created,
-    kv.RequestOpened: _opened,
-    kv.PrefixReused: _reused,
-    kv.BlocksAllocated: _allocated,
-    kv.SlotsCopied: _copied,
-    kv.NodeStored: _stored,
-    kv.NodeExtended: _extended,
-    kv.NodeSplit: _split,
-    kv.ChildrenMoved: _moved,
-    kv.RowRepointed: _repointed,
-    kv.NodeEvicted: _evicted,
-    kv.NodeTrimmed: _trimmed,
-    kv.NodePinned: _pinned,
-    kv.BlocksFreed: _freed,
-    kv.PromptAccounted: _accounted,
-    kv.CacheCleared: _cleared,
-    sched.RequestQueued: _queued,
-    sched.RequestRefused: _refused,
-    sched.RequestAdmitted: _admitted,
-    sched.RequestPreempted: _preempted,
-    sched.PinRefused: _pin_refused,
-    sched.FirstToken: _first_token,
-    sched.RequestFinished: _finished,
+# --- what an event is about -----------------------------------------------------------------------
+
+
+class Touched(NamedTuple):
+    """Ids; empty where the event is about neither."""
+
+    nodes: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
+    request: int | None = None
+    """Whose doing it was. Where there are no nodes, those of its row are what it is about."""
+
+
+def touched(event: kv.Event) -> Touched:
+    """Return what ``event`` is about; the first node is the one it is most about."""
+    kind = KINDS.get(type(event), UNTOLD)
+    return Touched(kind.nodes(event), kind.blocks(event), getattr(event, "request", None))
+
+
+def _nothing(e: Any) -> tuple[int, ...]:
+    return ()
+
+
+def _its_node(e: Any) -> tuple[int, ...]:
+    return () if e.node in (None, kv.ROOT) else (e.node,)
+
+
+def _its_blocks(e: Any) -> tuple[int, ...]:
+    return tuple(e.blocks.tolist())
+
+
+# --- the past of a node or a block ----------------------------------------------------------------
+
+
+def by_request(request: int | None) -> str:
+    """Return who did it, as words that go behind what was done; empty where nobody in particular did."""
+    return "" if request is None else f" by request {request}"
+
+
+def _made(e: kv.NodeStored, node: int) -> str:
+    return f"made{by_request(e.request)}: {counted(len(e.tokens), 'token')}"
+
+
+def _halved(e: kv.NodeSplit, node: int) -> str:
+    if e.node == node:
+        return f"split at {counted(e.at, 'token')}: node {e.upper} took the first part"
+    return f"split off: the first {counted(e.at, 'token')} of node {e.node}"
+
+
+def _read(e: kv.SlotsCopied, node: int) -> str:
+    return f"{counted(e.tokens, 'token')} copied by request {e.request}"
+
+
+def _gone(e: kv.NodeEvicted, node: int) -> str:
+    return f"evicted for {e.reason}{by_request(e.request)}, unused for {e.age} events"
+
+
+def _cut(e: kv.NodeTrimmed, node: int) -> str:
+    return f"lost its last {counted(e.tokens, 'token')} for {e.reason}{by_request(e.request)}"
+
+
+def _taken(e: kv.BlocksAllocated, block: int) -> str:
+    return (
+        f"taken by request {e.request} as its logical block {e.logical + int((e.blocks == block).argmax())}"
+    )
+
+
+def _given(e: kv.NodeStored | kv.NodeExtended, block: int) -> str:
+    return f"given to node {e.node}{by_request(e.request)}"
+
+
+def _copies(e: kv.SlotsCopied, block: int) -> str:
+    if e.source == block:
+        return f"{counted(e.tokens, 'token')} copied to block {e.target}"
+    return f"got {counted(e.tokens, 'token')} copied from block {e.source}"
+
+
+def _emptied(e: kv.NodeEvicted | kv.NodeTrimmed, block: int) -> str:
+    return f"freed: node {e.node} was evicted for {e.reason}{by_request(e.request)}"
+
+
+def _used_by(e: Any, id: int) -> str:
+    return f"reused by request {e.request}"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What there is to tell of a kind of event."""
+
+    sentence: Callable[[Any, Names], str] | None = None
+    weight: int | None = None
+    """How much it is worth telling; None: the caption does not tell it. What a person asked for comes first,
+    then what changes the tree or costs computing again, then what saves it, then everyday work."""
+    look: str = ""
+    """The state whose colour and glyph it takes (``NEW``, ``PINNED`` …), or a glyph of its own."""
+    nodes: Callable[[Any], tuple[int, ...]] = _nothing
+    blocks: Callable[[Any], tuple[int, ...]] = _nothing
+    node_past: Callable[[Any, int], str] | None = None
+    """What it says in the past of one of its ``nodes``."""
+    block_past: Callable[[Any, int], str] | None = None
+    """What it says in the past of one of its ``blocks``."""
+
+    @property
+    def has_past(self) -> bool:
+        """Whether it says something of a node or a block."""
+        return self.node_past is not None or self.block_past is not None
+
+
+UNTOLD = Kind()
+
+KINDS: Mapping[type[kv.Event], Kind] = {
+    kv.CacheCreated: Kind(_created, 3),
+    kv.RequestOpened: Kind(_opened, 1),
+    kv.PrefixReused: Kind(
+        _reused, 6, "REUSED", lambda e: e.path[::-1], _its_blocks, node_past=_used_by, block_past=_used_by
+    ),
+    kv.BlocksAllocated: Kind(_allocated, 0, blocks=_its_blocks, block_past=_taken),
+    kv.SlotsCopied: Kind(
+        _copied, 5, "COPIED", _its_node, lambda e: (e.source, e.target), node_past=_read, block_past=_copies
+    ),
+    kv.NodeStored: Kind(_stored, 3, "NEW", _its_node, _its_blocks, node_past=_made, block_past=_given),
+    kv.NodeExtended: Kind(_extended, 1, "NEW", _its_node, _its_blocks, block_past=_given),
+    kv.NodeSplit: Kind(_split, 8, "/", lambda e: (e.upper, e.node), node_past=_halved),
+    kv.ChildrenMoved: Kind(_moved, 2, nodes=lambda e: (e.heir, e.node)),
+    kv.RowRepointed: Kind(
+        _repointed,
+        2,
+        blocks=lambda e: tuple(e.new.tolist()),
+        block_past=lambda e, block: f"request {e.request} found it in place of its own copy",
+    ),
+    kv.NodeEvicted: Kind(
+        _evicted, 7, "EVICTED", _its_node, _its_blocks, node_past=_gone, block_past=_emptied
+    ),
+    kv.NodeTrimmed: Kind(_trimmed, 7, "EVICTED", _its_node, _its_blocks, _cut, _emptied),
+    kv.NodePinned: Kind(
+        _pinned,
+        10,
+        "PINNED",
+        _its_node,
+        node_past=lambda e, node: "pinned" if e.pinned else "no longer pinned",
+    ),
+    kv.PathLocked: Kind(look="LOCKED", nodes=_its_node),
+    kv.PathUnlocked: Kind(look="IDLE", nodes=_its_node),
+    kv.PathUsed: Kind(nodes=_its_node),
+    kv.BlocksFreed: Kind(
+        _freed,
+        1,
+        "FREE",
+        blocks=_its_blocks,
+        block_past=lambda e, block: f"given back by request {e.request}: {e.reason}",
+    ),
+    kv.PromptAccounted: Kind(_accounted, 4),
+    kv.CacheCleared: Kind(
+        _cleared, 10, "EVICTED", block_past=lambda e, block: "freed: the cache was cleared"
+    ),
+    sched.RequestQueued: Kind(_queued, 1),
+    sched.RequestRefused: Kind(_refused, 10),
+    sched.RequestAdmitted: Kind(_admitted, 2),
+    sched.RequestPreempted: Kind(_preempted, 9),
+    sched.PinRefused: Kind(_pin_refused, 10, nodes=_its_node),
+    sched.FirstToken: Kind(_first_token, 1),
+    sched.RequestFinished: Kind(_finished, 4),
 }
+"""Kind of event → what there is to tell of it."""
