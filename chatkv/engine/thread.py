@@ -135,8 +135,12 @@ class Engine:
         self._order(tell, lambda why: self._tell(Measured(ticket, 0, 0, why)))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids, control tokens left out; "" before ``Ready``."""
-        return "" if self._codec is None else self._codec.decode(ids)
+        """Text of token ids, control tokens left out; "" before ``Ready``, U+FFFD where none can be made."""
+        try:
+            return "" if self._codec is None else self._codec.decode(ids)
+        except ChatkvError:
+            logger.exception("tokens could not be written out")
+            return "\ufffd"
 
     def close(self, timeout: float = 1.0) -> bool:
         """Stop stepping and wait at most ``timeout`` seconds; never raises. True: the thread is over."""

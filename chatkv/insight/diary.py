@@ -59,10 +59,7 @@ class Diary:
         """These happened, in this order; True where it changed a line."""
         changed = False
         for event in records:
-            if isinstance(event, kv.CacheCreated):
-                self._sessions.clear()  # another clock, with requests of its own
-                self._growing.clear()
-            elif isinstance(event, kv.RequestOpened | sched.RequestQueued | sched.RequestRefused):
+            if isinstance(event, kv.RequestOpened | sched.RequestQueued | sched.RequestRefused):
                 self._sessions[event.request] = event.session
                 if len(self._sessions) > _NAMES:
                     del self._sessions[next(iter(self._sessions))]
@@ -76,6 +73,13 @@ class Diary:
 
     def _add(self, event: kv.Event) -> bool:
         match event:
+            case kv.CacheCreated():
+                again = bool(self.lines)
+                self._sessions.clear()  # another clock, with requests of its own
+                self.clear()
+                self._tell(event)
+                if again:
+                    self.lines[0].text = f"engine restarted: {self.lines[0].text}"
             case kv.NodeExtended():
                 line = self._grown(event, event.node)
                 line.amount += len(event.tokens)

@@ -95,7 +95,7 @@ class ChatkvApp(CommandsApp):
         """See the base class; what has been loaded stays."""
         loaded = self.desk.ready
         super().hear_all()
-        if self.garbage is not None and self.desk.ready is not loaded:
+        if self.garbage is not None and self.desk.ready not in (loaded, None):
             self.garbage.settle()
 
     def _look_for_garbage(self) -> None:
@@ -122,6 +122,20 @@ class ChatkvApp(CommandsApp):
                 if self.desk.failed
                 else "nothing to clear yet: the model is still loading"
             )
+
+    def action_restart_engine(self) -> None:
+        """Start the engine again where it is over; sessions stay."""
+        if not self.desk.failed:
+            self.report(
+                "the engine runs: there is nothing to start again"
+                if self.desk.ready
+                else "the engine is still starting"
+            )
+            return
+        if self.garbage is not None:
+            self.garbage.unsettle()  # before another model is loaded
+        self.restart_engine()
+        self.say("starting the engine again: what you ask now is answered when it is ready")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What nobody sees does not act. A key that types in the prompt is not offered there."""

@@ -28,6 +28,9 @@ from chatkv.tui.keys.current import hint
 from chatkv.tui.sessions.book import SessionBook
 from chatkv.tui.sessions.session import Session
 
+AGAIN = "/restart-engine starts it again"
+"""What a person can do where the engine is over."""
+
 
 class Desk:
     """Questions asked before the engine is ready wait, and go out when it is."""
@@ -57,6 +60,18 @@ class Desk:
         self._engine = engine
         engine.start()
 
+    def restart(self, engine: EnginePort) -> None:
+        """Use this engine in place of one that is over. Sessions stay; of the cache nothing is left."""
+        self.book.forget_requests()
+        self.feed = Feed()
+        self.ready, self.failed, self.loading = None, "", Loading("starting the engine again")
+        self.connect(engine)
+
+    def watch(self) -> None:
+        """See whether the engine is there: where its thread could not even tell its end, it is told here."""
+        if self._engine is not None and not self.failed and not self._engine.alive:
+            self.hear(Failed("the engine is gone, and could not say why"))
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; empty before the engine is ready."""
         return self._engine.decode(ids) if self._engine and self.ready else ""
@@ -72,9 +87,7 @@ class Desk:
                 for session in self.book.running:
                     self._submit(session)
             case Failed():
-                self.failed = said.message
-                for session in self.book.running:
-                    self._give_up(session, said.message)
+                self._fail(said.message)
             case Batch():
                 self._hear_batch(said)
             case Measured():
@@ -84,7 +97,7 @@ class Desk:
     def refusal(self, session: Session) -> str:
         """Why ``session`` can't be asked now, in one line that says what to do; empty where it can."""
         if self.failed:
-            return f"there is no model to answer: {self.failed}"
+            return f"there is no model to answer: {self.failed} · {AGAIN}"
         if session.running:
             return f"this session is still answering; {hint('back')} stops it"
         return ""
@@ -186,6 +199,20 @@ class Desk:
             session.number(self._engine.submit(asked))
         except ChatkvError as error:
             self._give_up(session, str(error))
+
+    def _fail(self, why: str) -> None:
+        """Nothing more will come of what anybody waits for. What was asked is not asked again by itself: it
+        may be what the engine died of.
+        """
+        self.failed = why
+        for session in self.book.running:
+            self._give_up(session, why)
+        measuring, self._measuring = self._measuring, {}
+        for ticket, told in measuring.items():
+            told(Measured(ticket, 0, 0, why))
+        verifying, self._verifying = self._verifying, {}
+        for session, answer in verifying.values():
+            session.notes[answer] = f"not verified: {why}"
 
     def _give_up(self, session: Session, reason: str) -> None:
         if text := self.book.give_up(session, reason):

@@ -16,6 +16,10 @@ class EnginePort(Protocol):
     def start(self) -> None:
         """Load the model, then take requests."""
 
+    @property
+    def alive(self) -> bool:
+        """False once its thread is over."""
+
     def submit(self, request: GenerateRequest) -> int:
         """Queue ``request``; its id."""
 

@@ -52,6 +52,11 @@ class Garbage:
         """What there is now stays (a model that was loaded): it is never looked through again."""
         gc.freeze()
 
+    def unsettle(self) -> None:
+        """What had been loaded is over: let it go."""
+        gc.unfreeze()
+        self._collect()
+
     def close(self) -> None:
         """As it was before."""
         gc.set_threshold(*self._before)

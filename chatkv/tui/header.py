@@ -7,6 +7,7 @@ from textual.widget import Widget
 
 from chatkv.engine.messages import Loading, Ready
 from chatkv.text import one_line, printable
+from chatkv.tui.desk import AGAIN
 from chatkv.tui.sessions.book import SessionBook
 
 _BAR = 24
@@ -72,7 +73,7 @@ class LoadLine(Widget):
         gone = ready and not failed
         self.set_class(gone, "gone")
         self.set_class(bool(failed), "failed")
-        line = printable(f"✗ {failed}") if failed else self._progress(loading)
+        line = printable(f"✗ {failed} · {AGAIN}") if failed else self._progress(loading)
         if line != self._line:
             self._line = line
             self.refresh(layout=True)

@@ -139,6 +139,7 @@ def _of_app(app: ChatkvApp) -> Iterator[Entry]:
     yield Entry("Copy a code block", "", app.action_copy_code, "chat.copy_code")
     yield Entry("Stop the answer", "in this session", lambda: app.desk.stop(app.book.current), "back")
     yield Entry("Stop all answers", "in every session", app.action_stop_all)
+    yield Entry("Restart the engine", "after it has stopped; sessions stay", app.action_restart_engine)
     yield Entry("Clear the cache", "forget every cached prefix", app.action_clear_cache)
     yield Entry("Pause or go on with the picture", "the engine goes on", main.action_freeze, "pane.pause")
     yield Entry("Captions", "what has just happened, or none", main.action_captions, "pane.captions")

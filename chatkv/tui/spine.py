@@ -20,7 +20,7 @@ from chatkv.text import one_line
 from chatkv.tui.alt_keys import read_alt_keys
 from chatkv.tui.cheap_layout import lay_out_once
 from chatkv.tui.desk import Desk
-from chatkv.tui.engine_port import EngineFactory, EngineReport
+from chatkv.tui.engine_port import EngineFactory, EnginePort, EngineReport
 from chatkv.tui.keys.actions import ACTIONS
 from chatkv.tui.keys.current import NONE, Keymap, bind, hint, keys_of, textual_keymap, use
 from chatkv.tui.main_screen import MainScreen
@@ -128,21 +128,35 @@ class SpineApp(ThemedApp):
         if self.book.unkept:
             elsewhere = "/export md FILE writes a conversation elsewhere"
             self.report(f"nothing of this chat is kept: {self.book.unkept} · {elsewhere}")
-        self.desk.connect(self._engine(self._listen))
+        self.desk.connect(self._new_engine())
         self.set_interval(LOOK_S, self.look_around)
 
+    def restart_engine(self) -> None:
+        """Put another engine in the place of the one that is over."""
+        self.desk.restart(self._new_engine())
+        self.main.changed()
+
+    def _new_engine(self) -> EnginePort:
+        # What an engine that is over may still have to say is heard by nobody.
+        said = self._said = deque()
+        return self._engine(lambda message: self._listen(said, message))
+
     def look_around(self) -> None:
-        """What other chatkv over the same folder have done; what could not be saved is tried again."""
+        """What other chatkv over the same folder have done; what could not be saved is tried again. And
+        whether the engine is still there.
+        """
+        self.hear_all()
+        self.desk.watch()
         if self.around.look(self.say):
             self.main.changed()
 
-    def _listen(self, said: EngineMessage) -> None:
+    def _listen(self, to: deque[EngineMessage], said: EngineMessage) -> None:
         """On the engine's thread: hand over and return.
 
         A step's tokens wait for the next drawing: to wake this thread for each step would take the
         interpreter from the engine that often.
         """
-        self._said.append(said)
+        to.append(said)
         if not isinstance(said, Batch) or said.finished or said.near or said.verified or said.notes:
             self.post_message(EngineReport())
 

@@ -76,6 +76,7 @@ class FakeEngine:
         self.requests: list[GenerateRequest] = []
         self.closed = False
         self.started = False
+        self.alive = True
         self._events: list[Event] = []
         self._log = EventLog(self._events.append)
         self._cache = RadixCache(num_blocks, block_size, log=self._log)

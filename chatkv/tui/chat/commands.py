@@ -47,6 +47,7 @@ COMMANDS: tuple[Command, ...] = (
         "clear", "[cache]", "begin the conversation again; cache: forget every cached prefix", takes="clear"
     ),
     Command("stop", "", "stop the answers of all sessions", "stop_all"),
+    Command("restart-engine", "", "start the engine again after it has stopped", "restart_engine"),
     Command("theme", "[NAME]", "the colours", takes="theme"),
     Command("help", "", "all keys and commands", "help"),
     Command("tour", "", "a short look around", "tour"),

@@ -11,12 +11,14 @@ from chatkv.engine.messages import (
     Batch,
     Delta,
     EngineMessage,
+    Failed,
     Finished,
     GenerateRequest,
     Measured,
     Prompt,
     Ready,
 )
+from chatkv.errors import in_words
 from chatkv.kvcache.events import Event
 from chatkv.tui.measure.made_up import BLOCK, Growing, MadeUpCache, words
 
@@ -59,6 +61,11 @@ class MadeUpEngine:
         )
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """False once its thread is over."""
+        return self._thread.is_alive()
+
     def take_tree(self) -> Batch:
         """The tree that is there at the start, for whoever wants to see what its arrival costs."""
         return Batch(time.time(), self._cache.take(), (), ())
@@ -100,6 +107,12 @@ class MadeUpEngine:
         self._listener(Measured(ticket, _PROMPT, 0))
 
     def _run(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:  # else whoever measures waits for ever
+            self._listener(Failed(f"the made-up engine stopped: {in_words(error)}"))
+
+    def _loop(self) -> None:
         due = time.perf_counter()
         while not self._closing.is_set():
             if not self._running:

@@ -32,6 +32,11 @@ class SessionBook(AnsweredSessions):
         self.order = "opened"
         """In which the lists show them, one of ``ORDERS``; numbers stay."""
 
+    def forget_requests(self) -> None:
+        """The engine that knew them is over; the next one counts from 1 again."""
+        for session in (*self.sessions, *(session for _, session in self._deleted)):
+            session.requests.clear()
+
     def listed(self) -> list[tuple[int, Session]]:
         """(number, session), in the order of the lists."""
         return sorted(enumerate(self.sessions, 1), key=lambda it: ORDERS[self.order](it[0], it[1]))
