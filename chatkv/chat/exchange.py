@@ -6,13 +6,19 @@ What is read was written by others: whatever is in it, it gives sessions or one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from chatkv.chat.errors import ChatError
-from chatkv.chat.thought import Said, given, whole
-from chatkv.chat.tree import Conversation, Role, clean_name
+from chatkv.chat.forms import chats_in, grow
+from chatkv.chat.grown import Grower
+from chatkv.chat.said import moment
+from chatkv.chat.settings import checked
+from chatkv.chat.thought import whole
+from chatkv.chat.tree import Conversation, clean_name
 from chatkv.files import UnreadableError, read_text, write_whole
 from chatkv.text import one_line, printable
 
@@ -20,19 +26,11 @@ FORMATS = ("md", "json")
 MAX_BYTES = 64 * 1024 * 1024
 MAX_SESSIONS = 2_000
 MAX_MESSAGES = 100_000
-_ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "model": "assistant",
-    "gpt": "assistant",
-}
+MAX_KINDS = 12
 
 
 class Imported(NamedTuple):
-    """``left_out``: what could not be taken over, in a few words each."""
+    """``left_out``: what could not be taken over, and how often: ``2 images``, ``line 3 is not JSON``."""
 
     conversations: list[Conversation]
     left_out: list[str]
@@ -101,8 +99,9 @@ def export_to(conv: Conversation, kind: str, path: Path) -> None:
 
 
 def read_chats(path: Path, *, pipe: bool = False) -> Imported:
-    """The conversations of an OpenAI-style file: one object with ``messages``, a list of messages, a list of
-    such objects, or JSONL with one of these a line. ``pipe``: it may be one, which is waited for.
+    """The conversations in a file of JSON or JSONL, in any of the forms of ``chatkv.chat.forms``.
+
+    ``pipe``: it may be one, which is waited for.
 
     Raises:
         ChatError: it can't be read, or holds no conversation.
@@ -113,129 +112,109 @@ def read_chats(path: Path, *, pipe: bool = False) -> Imported:
     except UnreadableError as error:
         raise ChatError(f"{name} {error}") from error
     reader = _Chats()
-    for value in _values(text, name):
-        reader.take(value)
-    if not reader.conversations:
-        why = f" ({reader.left_out[0]})" if reader.left_out else ""
+    reader.take(_values(text, name, reader.bad_lines))
+    imported = Imported(reader.conversations, reader.left_out())
+    if not imported.conversations:
+        why = f" ({', '.join(imported.left_out[:3])})" if imported.left_out else ""
         raise ChatError(f"{name} holds no conversation: it needs messages with role and content{why}")
-    return Imported(reader.conversations, reader.left_out)
+    return imported
 
 
-def _values(text: str, name: str) -> Iterator[Any]:
-    """The one JSON value of ``text``, or that of each line."""
+def _values(text: str, name: str, bad_lines: list[int]) -> Any:
+    """The one JSON value of ``text``, or those of its lines in a list; ``bad_lines``: those that are none."""
     try:
-        yield json.loads(text)
-        return
+        return json.loads(text)
     except json.JSONDecodeError as error:
         whole = error
     except (ValueError, RecursionError) as error:
         raise ChatError(f"{name} is not JSON that can be read: {one_line(str(error), 80)}") from None
-    lines = [line for line in text.split("\n") if line.strip()]
-    for number, line in enumerate(lines, 1):
+    values = []
+    for number, line in enumerate((line for line in text.split("\n") if line.strip()), 1):
         try:
-            yield json.loads(line)
+            values.append(json.loads(line))
         except (ValueError, RecursionError):
             if number == 1:
                 raise ChatError(
                     f"{name} is neither JSON nor JSONL (line {whole.lineno}: {whole.msg})"
                 ) from None
-            yield f"line {number} is not JSON"
+            bad_lines.append(number)
+    return values
 
 
 class _Chats:
+    """Makes conversations of what is in a file, and counts what is left out of them."""
+
     def __init__(self) -> None:
         self.conversations: list[Conversation] = []
-        self.left_out: list[str] = []
+        self.bad_lines: list[int] = []
+        self._left: Counter[str] = Counter()
         self._messages = 0
+        self._budget = MAX_BYTES
 
     def take(self, value: Any) -> None:
-        """One conversation, or a list of messages or of conversations."""
-        if isinstance(value, dict):
-            self._conversation(value.get("messages"), value)
-        elif isinstance(value, list) and all(isinstance(it, dict) and _is_message(it) for it in value):
-            self._conversation(value, {})
-        elif isinstance(value, list):
-            for it in value:
-                if isinstance(it, dict):
-                    self._conversation(it.get("messages"), it)
-                else:
-                    self._leave_out("an entry that is no conversation")
-        else:
-            self._leave_out(value if isinstance(value, str) and value.startswith("line ") else "no object")
-
-    def _conversation(self, messages: object, whole: dict[str, Any]) -> None:
-        if not isinstance(messages, list) or not messages:
-            self._leave_out("an object without messages")
-            return
-        if len(self.conversations) >= MAX_SESSIONS or self._messages >= MAX_MESSAGES:
-            self._leave_out(f"conversations beyond {MAX_SESSIONS:,}, or {MAX_MESSAGES:,} messages")
-            return
-        conv = Conversation()
-        name = whole.get("name", whole.get("title"))
-        if isinstance(name, str) and one_line(name):
-            conv.given_name = clean_name(name)
-        turns: list[tuple[Role, Said]] = []
-        for message in messages[: MAX_MESSAGES - self._messages]:
-            self._messages += 1
-            turn = self._turn(message)
-            if turn is None:
+        """Every conversation in ``value``."""
+        for chat in chats_in(value, self._leave_out):
+            if len(self.conversations) >= MAX_SESSIONS or self._messages >= MAX_MESSAGES:
+                self._leave_out(f"conversation| beyond {MAX_SESSIONS:,}, or {MAX_MESSAGES:,} messages")
                 continue
-            if turn[0] == "system" and not turns and conv.system is None:
-                conv.system = turn[1].text
-            elif turns and turns[-1][0] == turn[0]:
-                # Chat templates insist that user and assistant take turns.
-                turns[-1] = (turn[0], turns[-1][1].then(turn[1]))
-            else:
-                turns.append(turn)
-        for role, said in turns:
-            conv.append(role, said.text, meta={"imported": True, **said.meta})
-        if turns:
-            self.conversations.append(conv)
-        else:
-            self._leave_out("a conversation without a text")
+            before = Counter(self._left)
+            grower = Grower(self._budget, self._leave_out)
+            try:
+                told = grow(chat, grower, self._leave_out)
+            except RecursionError:
+                self._leave_out("conversation| nested too deep")
+                continue
+            conv = grower.conversation
+            self._budget = grower.budget
+            self._messages += len(conv.messages)
+            if conv.messages:
+                _describe(conv, told)
+                self.conversations.append(conv)
+            elif before == self._left:
+                failed = "custom_id" in chat
+                self._leave_out("request| without an answer" if failed else "conversation| without a text")
 
-    def _turn(self, message: object) -> tuple[Role, Said] | None:
-        if not isinstance(message, dict):
-            self._leave_out("a message that is no object")
-            return None
-        who = message.get("role", message.get("from"))
-        role = _ROLES.get(who) if isinstance(who, str) else None
-        if role is None:
-            self._leave_out(f"messages of role {one_line(str(who), 20)}")
-            return None
-        text = self._text(message.get("content", message.get("value")))
-        said = given(message, text) if role == "assistant" else Said(text)
-        if not said.text.strip() and not said.meta:
-            self._leave_out("messages without text")
-            return None
-        return role, said
-
-    def _text(self, content: object) -> str:
-        if isinstance(content, str):
-            return content
-        pieces: list[str] = []
-        for part in content if isinstance(content, list) else []:
-            if isinstance(part, str):
-                pieces.append(part)
-            elif isinstance(part, dict) and isinstance(part.get("text"), str):
-                pieces.append(part["text"])
-            else:
-                kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-                self._leave_out(f"parts of type {one_line(str(kind), 20)}")
-        return "\n".join(pieces)
+    def left_out(self) -> list[str]:
+        """What was left out, each with how often."""
+        lines = self.bad_lines[:3]
+        named = f"line{'s' * (len(self.bad_lines) > 1)} {', '.join(map(str, lines))}"
+        more = f" and {len(self.bad_lines) - 3:,} more" if len(self.bad_lines) > 3 else ""
+        bad = [f"{named}{more} {'is' if len(self.bad_lines) == 1 else 'are'} not JSON"] if lines else []
+        return bad + [_counted(what, count) for what, count in self._left.items()]
 
     def _leave_out(self, what: str) -> None:
-        if what not in self.left_out and len(self.left_out) < 20:
-            self.left_out.append(what)
+        if what in self._left or len(self._left) < MAX_KINDS:
+            self._left[what] += 1
+        else:
+            self._left["thing| of other kinds"] += 1
 
 
-def _is_message(value: dict[str, Any]) -> bool:
-    return ("role" in value and "content" in value) or ("from" in value and "value" in value)
+def _describe(conv: Conversation, told: dict[str, Any]) -> None:
+    """Its name, its date and how its answers are sampled, as far as the file tells."""
+    name = next((told[key] for key in ("name", "title", "custom_id") if told.get(key)), None)
+    if isinstance(name, str) and one_line(name):
+        conv.given_name = clean_name(name)
+    keys = ("created", "create_time", "created_at", "timestamp")
+    seconds = next((at for key in keys if (at := moment(told.get(key))) is not None), None)
+    if seconds is not None:
+        with suppress(ValueError, OverflowError, OSError):
+            conv.created = datetime.fromtimestamp(seconds, UTC)
+    if isinstance(sampling := told.get("sampling"), dict):
+        conv.sampling, _ = checked(sampling)
+
+
+def _counted(what: str, count: int) -> str:
+    noun, _, more = what.partition("|")
+    if count != 1:
+        noun = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun}{more}"
 
 
 def in_words(imported: Imported) -> str:
-    """``2 sessions, 31 messages; left out: messages of role tool``."""
+    """``2 sessions, 31 messages; left out: 2 tool calls, 1 image``."""
     sessions = len(imported.conversations)
     messages = sum(len(conv.messages) for conv in imported.conversations)
-    line = f"{sessions} session{'s' * (sessions != 1)}, {messages} message{'s' * (messages != 1)}"
-    return line + (f"; left out: {', '.join(imported.left_out[:4])}" if imported.left_out else "")
+    line = f"{sessions:,} session{'s' * (sessions != 1)}, {messages:,} message{'s' * (messages != 1)}"
+    branches = sum(len(conv.messages) - len(conv.path()) for conv in imported.conversations)
+    line += f" ({branches:,} of other versions)" if branches else ""
+    return line + (f"; left out: {', '.join(imported.left_out)}" if imported.left_out else "")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 
 from chatkv.chat import disk
@@ -49,9 +50,11 @@ class SessionStore(SessionFiles):
             fork.add(message)
         return self._write_new(fork)
 
-    def adopt(self, example: Conversation, with_draft: bool = False) -> Conversation:
-        """A session of one's own with everything that is in ``example``."""
-        own = Conversation(name=example.given_name, system=example.system)
+    def adopt(
+        self, example: Conversation, with_draft: bool = False, created: datetime | None = None
+    ) -> Conversation:
+        """A session of one's own with everything that is in ``example``; ``created`` None: now."""
+        own = Conversation(name=example.given_name, system=example.system, created=created)
         own.sampling = dict(example.sampling)
         for message in example.messages.values():
             own.add(message)

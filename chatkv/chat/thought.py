@@ -32,12 +32,6 @@ class Said(NamedTuple):
         meta: dict[str, Any] = {"thinking": self.thinking} if self.thinking else {}
         return meta if self.around is None else {**meta, _AROUND: list(self.around)}
 
-    def then(self, other: Said) -> Said:
-        """Both as one, said by one speaker."""
-        thinking = "\n\n".join(filter(None, (self.thinking, other.thinking)))
-        text = "\n\n".join(filter(None, (self.text, other.text)))
-        return Said(text, thinking, self.around or other.around)
-
 
 def parted(text: str) -> Said:
     """An answer's text, and the thinking that it begins with; newlines at its borders are of neither part.

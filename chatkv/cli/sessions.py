@@ -89,7 +89,12 @@ def export(
 @app.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="OpenAI-style chat JSON or JSONL.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON or JSONL: OpenAI, Anthropic, ShareGPT; exports of ChatGPT, Claude, Open WebUI."
+        ),
+    ],
     folder: Folder = None,
 ) -> None:
     """Make sessions of the conversations in a file."""
@@ -98,7 +103,7 @@ def import_(
     imported = exchange.read_chats(file, pipe=True)
     store = _store(folder or context.obj)
     for conv in imported.conversations:
-        store.adopt(conv)
+        store.adopt(conv, created=conv.created)
     print(f"imported {exchange.in_words(imported)}")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chatkv.model.errors import ModelError
-from chatkv.model.template import ChatTemplate, Message, Piece
+from chatkv.model.template import ChatTemplate, Piece
 from chatkv.model.thinking import CLOSE, OPEN
+from chatkv.model.wordings import Message
 
 
 class Thinking(NamedTuple):

@@ -18,6 +18,7 @@ import jinja2.parser
 import jinja2.sandbox
 
 from chatkv.model.errors import ModelError
+from chatkv.model.wordings import Message, wordings
 
 PLAIN_TEMPLATE = """\
 {{ bos_token }}{% for message in messages %}
@@ -38,14 +39,6 @@ PLAIN_STOPS = ("\n\nUser:", "\nUser:")
 
 # Private-use characters have no case and are no white space: filters such as trim leave them alone.
 _OPEN, _CLOSE, _DIGIT = "\ue0a0", "\ue0a1", 0xE0B0
-
-
-class Message(NamedTuple):
-    """One turn: ``opaque`` where its token ids are known, so that its text must not matter."""
-
-    role: str
-    text: str
-    opaque: bool = False
 
 
 class Piece(NamedTuple):
@@ -92,21 +85,34 @@ class ChatTemplate:
 
         Where a template rewrites a text (trims it, drops its reasoning), the piece is the rewritten one.
         Where a text changes what the template writes elsewhere, or is refused, it goes in unchanged:
-        no text can ever alter the frame. A system message that the template refuses is put in front of
-        the first user message. Raises ModelError.
+        no text can ever alter the frame. A conversation that the template refuses, or of which it drops a
+        system message, goes in as the first of its other ``wordings`` that the template takes whole.
+        Raises ModelError.
         """
+        refused: ModelError | None = None
+        partly: list[Piece] | None = None
+        for said, places in wordings(messages):
+            try:
+                found = self._pieces(said, generate)
+            except ModelError as error:
+                refused = refused or error
+                continue
+            shown = {piece.message for piece in found}
+            whole = all(i in shown for i, m in enumerate(said) if m.role == "system" and m.text.strip())
+            placed = [p if p.message is None else Piece(p.text, places[p.message]) for p in found]
+            if whole:
+                return placed
+            partly = partly or placed
+        if partly is not None:
+            return partly
+        assert refused is not None, "there is at least the wording as it is"
+        raise refused
+
+    def _pieces(self, messages: Sequence[Message], generate: bool) -> list[Piece]:
+        """The pieces of this wording. Raises ModelError where the template refuses it."""
         roles = [m.role for m in messages]
         holders = [_placeholder(i) for i in range(len(messages))]
-        try:
-            skeleton = self.render(list(zip(roles, holders, strict=True)), generate)
-        except ModelError:
-            merged = _without_system(messages)
-            if merged is None:
-                raise
-            return [
-                Piece(p.text, None if p.message is None else p.message + 1)
-                for p in self.pieces(merged, generate)
-            ]
+        skeleton = self.render(list(zip(roles, holders, strict=True)), generate)
         frame = _split(skeleton, len(messages))
         shown = [h if m.opaque else m.text for m, h in zip(messages, holders, strict=True)]
         texts = list(shown)
@@ -135,13 +141,6 @@ class ChatTemplate:
             return self.render(list(zip(roles, texts, strict=True)), generate)
         except ModelError:
             return None
-
-
-def _without_system(messages: Sequence[Message]) -> list[Message] | None:
-    if len(messages) < 2 or messages[0].role != "system" or messages[1].opaque:
-        return None
-    first = messages[1]._replace(text=f"{messages[0].text}\n\n{messages[1].text}")
-    return [first, *messages[2:]]
 
 
 def _placeholder(i: int) -> str:

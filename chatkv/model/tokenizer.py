@@ -15,9 +15,10 @@ from typing import NamedTuple, Protocol
 from chatkv.model.detokenizer import DECODING, Detokenizer, TokenBytes, is_byte_level
 from chatkv.model.plaintext import PlainEncoder, any_of
 from chatkv.model.probe import after_answer, behind, default_system, thinking
-from chatkv.model.template import PLAIN_STOPS, PLAIN_TEMPLATE, ChatTemplate, Message, Piece
+from chatkv.model.template import PLAIN_STOPS, PLAIN_TEMPLATE, ChatTemplate, Piece
 from chatkv.model.thinking import CLOSE, OPEN, ThinkingSplitter
 from chatkv.model.tokenizer_folder import TokenizerFolder
+from chatkv.model.wordings import Message
 
 __all__ = ["Codec", "Detokenizer", "ThinkingSplitter", "Turn"]
 

@@ -110,11 +110,11 @@ def test_parts_tools_and_turns_of_one_role(tmp_path: Path) -> None:
     assert conv.system == "D"
     assert texts(conv) == [("user", "look\nat\n\nthis"), ("assistant", "ok")]
     assert imported.left_out == [
-        "parts of type image_url",
-        "messages of role tool",
-        "messages without text",
-        "messages of role ['x']",
-        "a message that is no object",
+        "1 image",
+        "1 tool result",
+        "1 message without text",
+        "1 message of role ['x']",
+        "1 message that is no object",
     ]
 
 

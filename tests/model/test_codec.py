@@ -9,8 +9,9 @@ from transformers import PreTrainedTokenizerFast
 
 from chatkv.engine.messages import Turn
 from chatkv.model.errors import ModelError
-from chatkv.model.template import ChatTemplate, Message, Piece
+from chatkv.model.template import ChatTemplate, Piece
 from chatkv.model.tokenizer import Codec
+from chatkv.model.wordings import Message
 from tests.model import templates
 from tests.model.templates import CHATML_SPECIAL, FAMILIES, make
 
@@ -140,7 +141,7 @@ def test_a_template_that_refuses_system_gets_it_with_the_first_user_message(tmp_
 def test_a_refused_conversation_says_why(tmp_path: Path) -> None:
     codec = Codec.load(make("mistral", tmp_path))
     with pytest.raises(ModelError, match="roles must alternate"):
-        codec.encode_chat([Turn("assistant", "a"), Turn("assistant", "b")])
+        codec.encode_chat([Turn("user", "q"), Turn("assistant", "a", (65,)), Turn("assistant", "b", (66,))])
 
 
 def test_a_model_without_a_template_gets_the_plain_one(tmp_path: Path) -> None:

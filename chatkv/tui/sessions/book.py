@@ -99,7 +99,9 @@ class SessionBook(AnsweredSessions):
         taken: list[Session] = []
         try:
             for conversation in conversations:
-                taken.append(self._open(self._store.adopt(conversation), stored=True))
+                taken.append(
+                    self._open(self._store.adopt(conversation, created=conversation.created), stored=True)
+                )
         finally:
             self.sessions += taken
             if taken:
