@@ -3,7 +3,9 @@
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+PIP := $(BIN)/python -P -m pip --disable-pip-version-check --quiet --quiet
+# Says what it does and how far it is.
+INSTALL := $(BIN)/python -P tools/install.py
 # The kernels are compiled when the package is installed.
 KERNELS := $(wildcard chatkv/native/*.[ch]) chatkv/native/build.py
 # What the sources are checked with and what they are run with are installed apart: run needs less.
@@ -93,12 +95,12 @@ clean:
 
 $(INSTALLED): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv into $(VENV) (torch is large: this can take a few minutes) ...'
-	@$(PIP) install --editable '.[web]'
+	@$(INSTALL) --editable '.[web]'
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml $(KERNELS) $(BIN)/pip
 	@echo 'Installing chatkv and its checkers into $(VENV) (torch is large: this can take a few minutes) ...'
-	@$(PIP) install --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev]'
 	@touch $@ $(INSTALLED)
 
 $(INSTALLED_FLASHINFER): | $(INSTALLED_DEV)
@@ -108,7 +110,7 @@ $(INSTALLED_FLASHINFER): | $(INSTALLED_DEV)
 $(INSTALLED_GPU): pyproject.toml $(INSTALLED_DEV)
 	@if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
 	    echo 'Installing FlashInfer into $(VENV) (820 MB) ...'; \
-	    $(PIP) install --editable '.[dev,gpu]' && touch $@; fi
+	    $(INSTALL) --editable '.[dev,gpu]' && touch $@; fi
 
 $(BIN)/pip:
 	@$(NEW_PYTHON) $(VENV)
