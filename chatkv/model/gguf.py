@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.model.errors import ModelError
+from chatkv.model.gguf_header import read_header
 from chatkv.model.gguf_tokenizer import stop_ids, tokenizer_files, tokenizer_notes
 from chatkv.model.known_keys import GGUF, GGUF_FILE, note_of
 from chatkv.model.store import require_space
@@ -61,28 +62,12 @@ class GgufFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            with path.open("rb") as handle:
-                magic = handle.read(4)
-        except OSError as error:
-            raise ModelError(f"can't read {path}: {error.strerror}") from None
-        if magic != b"GGUF":
-            raise ModelError(f"{path} is not a GGUF file; download it again, or give a Hugging Face folder")
-        from gguf import GGUFReader
-
-        try:
-            reader = GGUFReader(path)
-            self.metadata: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items()}
-        except Exception as error:
-            # The reader checks little: a cut or damaged file fails somewhere inside numpy.
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ModelError(f"{path} is a broken GGUF file ({reason[:120]}); download it again") from None
-        self.tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self.metadata, self.tensors = read_header(path)
         self._check_kind()
         architecture = self.metadata.get("general.architecture")
-        if architecture not in ARCHITECTURES:
+        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ModelError(
-                f"{path}: GGUF architecture {architecture!r} is not supported; "
+                f"{path}: GGUF architecture {one_line(repr(architecture), 60)} is not supported; "
                 f"use one of {', '.join(ARCHITECTURES)}"
             )
         self.architecture: str = architecture
@@ -125,20 +110,28 @@ class GgufFile:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ModelError(
                 f"{self.path}: GGUF metadata {self.architecture}.{name} must be a whole number above 0, "
-                f"got {repr(value)[:60]}; use another file"
+                f"got {one_line(repr(value), 60)}; use another file"
             )
         return value
 
+    def number(self, name: str, default: float | None = None) -> float:
+        """``<architecture>.<name>``, finite; else ModelError."""
+        value = self.value(name, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise ModelError(
+                f"{self.path}: GGUF metadata {self.architecture}.{name} must be a number, "
+                f"got {one_line(repr(value), 60)}; use another file"
+            )
+        return float(value)
+
     def dequantized(self, name: str) -> npt.NDArray[np.float32]:
         """The tensor ``name`` in fp32, in its row-major shape."""
-        from gguf import dequantize
+        from gguf import GGMLQuantizationType, dequantize
 
         tensor = self.tensors[name]
-        shape = tuple(int(n) for n in reversed(tensor.shape))
         try:
-            return np.ascontiguousarray(
-                dequantize(tensor.data, tensor.tensor_type), dtype=np.float32
-            ).reshape(shape)
+            values = dequantize(tensor.data, GGMLQuantizationType(tensor.kind))
+            return np.ascontiguousarray(values, dtype=np.float32).reshape(tensor.shape[::-1])
         except (NotImplementedError, ValueError) as error:
             raise ModelError(
                 f"{self.path}: tensor {name} can't be unpacked ({error}); use another quantisation"
@@ -225,9 +218,9 @@ def _config(source: GgufFile) -> dict[str, Any]:
         "hidden_size": hidden,
         "intermediate_size": source.integer("feed_forward_length"),
         "max_position_embeddings": source.integer("context_length"),
-        "rms_norm_eps": float(source.value("attention.layer_norm_rms_epsilon")),
+        "rms_norm_eps": source.number("attention.layer_norm_rms_epsilon"),
         "rope_parameters": _rope(source, head_dim),
-        "vocab_size": int(source.tensors["token_embd.weight"].shape[1])
+        "vocab_size": source.tensors["token_embd.weight"].shape[-1]
         if "token_embd.weight" in source.tensors
         else 0,
         "tie_word_embeddings": "output.weight" not in source.tensors,
@@ -248,14 +241,14 @@ def _config(source: GgufFile) -> dict[str, Any]:
 
 def _rope(source: GgufFile, head_dim: int) -> dict[str, Any]:
     """As llama.cpp: a factor without a type (of the old key, too) is linear, one of type ``none`` is none."""
-    theta = float(source.value("rope.freq_base", 10000.0))
+    theta = source.number("rope.freq_base", 10000.0)
     kind = source.value("rope.scaling.type", "linear")
     if kind not in ("none", "linear"):
         shown = one_line(repr(kind), 60)
         raise ModelError(f"{source.path}: RoPE scaling {shown} is not supported; only linear and llama3 are")
     factor = 1.0
     if kind == "linear":
-        factor = float(source.value("rope.scaling.factor", source.value("rope.scale_linear", 0.0))) or 1.0
+        factor = source.number("rope.scaling.factor", source.number("rope.scale_linear", 0.0)) or 1.0
     divisors = np.ones(1)
     if "rope_freqs.weight" in source.tensors:
         divisors = np.asarray(source.dequantized("rope_freqs.weight").ravel(), dtype=np.float64)
@@ -297,7 +290,7 @@ def _write_safetensors(
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, hf_name in names.items():
-        shape = [int(n) for n in reversed(source.tensors[name].shape)]
+        shape = source.tensors[name].shape[::-1]
         start, end = end, end + 2 * math.prod(shape)
         header[hf_name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, end]}
     encoded = json.dumps(header, separators=(",", ":")).encode()
@@ -309,16 +302,22 @@ def _write_safetensors(
         for name in names:
             data = source.dequantized(name)
             if source.architecture == "llama" and ".attn_q." in name:
-                data = _unpermute(data, config["num_attention_heads"])
+                data = _unpermute(source, name, data, config["num_attention_heads"])
             elif source.architecture == "llama" and ".attn_k." in name:
-                data = _unpermute(data, config["num_key_value_heads"])
+                data = _unpermute(source, name, data, config["num_key_value_heads"])
             out.write(_bf16(data).tobytes())
             written += 2 * data.size
             progress(written / end)
 
 
-def _unpermute(data: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.float32]:
-    """Interleaved RoPE rows → half-split rows, a head at a time."""
+def _unpermute(
+    source: GgufFile, name: str, data: npt.NDArray[np.float32], heads: int
+) -> npt.NDArray[np.float32]:
+    """Interleaved RoPE rows → half-split rows, a head at a time. Raises ModelError."""
+    if data.shape[0] % (2 * heads):
+        raise ModelError(
+            f"{source.path}: tensor {name} has {data.shape[0]} rows, which {heads} heads can't share evenly"
+        )
     half = data.shape[0] // heads // 2
     return data.reshape(heads, half, 2, *data.shape[1:]).swapaxes(1, 2).reshape(data.shape)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from chatkv.model.errors import ModelError
+from chatkv.text import one_line
 
 _CONTROL, _USER_DEFINED = 3, 4
 
@@ -41,6 +43,15 @@ _WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "tekken")
 # What SentencePiece models have where the file doesn't say, as in llama.cpp.
 _SENTENCEPIECE_IDS = {"bos": 1, "eos": 2, "unknown": 0}
 _STOPS = ("eos", "eot", "eom")
+# What the lists in a file hold.
+_LISTS: dict[str, tuple[type | UnionType, str]] = {
+    "tokens": (str, "texts"),
+    "merges": (str, "texts"),
+    "token_type": (int, "whole numbers"),
+    "scores": (int | float, "numbers"),
+}
+_MAX_CUTS = 10**9
+"""Characters that all ways to cut all tokens in two have; 32,000 SentencePiece tokens have two million."""
 
 
 def stop_ids(metadata: dict[str, Any]) -> list[int] | int | None:
@@ -87,6 +98,7 @@ def tokenizer_files(metadata: dict[str, Any], path: Path) -> dict[str, dict[str,
     kind = metadata.get("tokenizer.ggml.model")
     if not isinstance(tokens, list) or not tokens:
         raise ModelError(f"{path}: the GGUF file has no tokenizer; use another file or a Hugging Face folder")
+    _check_lists(metadata, path)
     types = metadata.get("tokenizer.ggml.token_type") or [1] * len(tokens)
     if len(types) != len(tokens):
         raise ModelError(
@@ -97,7 +109,8 @@ def tokenizer_files(metadata: dict[str, Any], path: Path) -> dict[str, dict[str,
     elif kind == "llama":
         parts = _sentencepiece(metadata, path, tokens, types)
     else:
-        raise ModelError(f"{path}: GGUF tokenizer {kind!r} is not supported; only gpt2 and llama are")
+        shown = one_line(repr(kind), 60)
+        raise ModelError(f"{path}: GGUF tokenizer {shown} is not supported; only gpt2 and llama are")
     added = [
         {
             "id": i,
@@ -113,6 +126,15 @@ def tokenizer_files(metadata: dict[str, Any], path: Path) -> dict[str, dict[str,
     ]
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, **parts}
     return {"tokenizer.json": tokenizer, "tokenizer_config.json": _tokenizer_config(metadata, tokens, kind)}
+
+
+def _check_lists(metadata: dict[str, Any], path: Path) -> None:
+    for name, (kind, wanted) in _LISTS.items():
+        values = metadata.get(f"tokenizer.ggml.{name}")
+        if values is None:
+            continue
+        if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+            raise ModelError(f"{path}: tokenizer.ggml.{name} must be a list of {wanted}; use another file")
 
 
 def _tokenizer_config(metadata: dict[str, Any], tokens: list[str], kind: str) -> dict[str, Any]:
@@ -141,9 +163,9 @@ def _tokenizer_config(metadata: dict[str, Any], tokens: list[str], kind: str) ->
 
 def _byte_level(metadata: dict[str, Any], path: Path, tokens: list[str]) -> dict[str, Any]:
     pre = _pre(metadata)
-    if pre not in _PRE_TOKENIZERS:
+    if not isinstance(pre, str) or pre not in _PRE_TOKENIZERS:
         raise ModelError(
-            f"{path}: GGUF pre-tokenizer {pre!r} is not supported; "
+            f"{path}: GGUF pre-tokenizer {one_line(repr(pre), 60)} is not supported; "
             f"only {', '.join(_PRE_TOKENIZERS)} are: use a Hugging Face folder"
         )
     merges = metadata.get("tokenizer.ggml.merges")
@@ -177,6 +199,8 @@ def _sentencepiece(
     if prefix:
         spaces.insert(0, {"type": "Prepend", "prepend": "▁"})
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    if sum(len(token) ** 2 for token in tokens) > _MAX_CUTS:
+        raise ModelError(f"{path}: the GGUF tokenizer has too many long tokens; use another file")
     model = _bpe(tokens, _merges_from_scores(tokens, scores, types), byte_fallback=True, fuse_unk=True)
     model["unk_token"] = None if unknown is None else tokens[unknown]
     return {
