@@ -28,7 +28,7 @@ FETCH_DEFAULT = $(if $(filter --model --model=%,$(ARGS)),:,$(BIN)/chatkv fetch)
 ON_CPU = CUDA_VISIBLE_DEVICES= FLASHINFER_DISABLE_JIT=1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-gpu lint format bench docs wheel clean
+.PHONY: help run test test-fast test-gpu lint format bench bench-core bench-engines bench-gpu bench-screen docs wheel clean
 
 help:
 	@echo 'make run     open the chat; options in ARGS="--theme chatkv-light"'
@@ -36,7 +36,7 @@ help:
 	@echo 'make test-fast  the core alone, under a minute: no torch, no Textual'
 	@echo 'make test-gpu  the tests that need an NVIDIA GPU; elsewhere they are skipped, with the reason'
 	@echo 'make lint    ruff and mypy only      make format  let ruff format the sources'
-	@echo 'make bench   measure; options in ARGS'
+	@echo 'make bench   measure; options in ARGS     make bench-core, -engines, -gpu, -screen: as its makers do'
 	@echo 'make docs    build the site into site/'
 	@echo 'make wheel   build dist/*.whl        make clean   remove what was built (not $(VENV))'
 
@@ -76,6 +76,10 @@ format: $(INSTALLED_DEV)
 bench: $(INSTALLED)
 	@$(FETCH_DEFAULT)
 	@$(BIN)/chatkv bench $(ARGS)
+
+# How its makers measure: the core beside SGLang's, other engines, a GPU, what the screen costs.
+bench-core bench-engines bench-gpu bench-screen: bench-%: $(INSTALLED)
+	@$(BIN)/python -m benchmarks $* $(ARGS)
 
 # The site, from the same pages as on disk; a broken link is an error.
 docs: $(DOCS)/.installed

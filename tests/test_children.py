@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import chatkv
+from benchmarks.engines.peers.base import Setup
+from benchmarks.engines.peers.process import PeerProcess, installed
+from benchmarks.screen.terminal import Terminal
 from chatkv import children
-from chatkv.bench.peers.base import Setup
-from chatkv.bench.peers.process import PeerProcess, installed
 from chatkv.bench.worker import run_apart
 from chatkv.bench.workload import Workload
 from chatkv.engine.config import EngineConfig
@@ -24,7 +25,6 @@ from chatkv.model.catalog import from_anywhere, resolve
 from chatkv.model.fetch import WheelSource
 from chatkv.sampling import SamplingParams
 from chatkv.temporaries import temporary_folder
-from chatkv.tui.measure.terminal import Terminal
 from chatkv.web.process import AppProcess
 from tests.model.test_catalog import cache, index, tiny
 
@@ -175,7 +175,7 @@ def test_every_python_is_started_in_one_place() -> None:
             r"\[[^\]]*sys\.executable|multiprocessing|ProcessPool|os\.exec|os\.system", path.read_text()
         )
     }
-    assert found == {"children.py", "bench/peers/process.py"}
+    assert found == {"children.py"}
 
 
 def test_a_temporary_folder_goes_and_so_do_those_of_the_dead(

@@ -9,18 +9,13 @@ import typer
 
 from chatkv.bench.workload import Workload
 from chatkv.cli import choices
-from chatkv.cli.bench_cache import cache as bench_cache
-from chatkv.cli.bench_compare import compare as bench_compare
-from chatkv.cli.bench_gpu import gpu, measure_device, show
 from chatkv.cli.bench_queue import queue
-from chatkv.cli.bench_screen import screen as bench_screen
 from chatkv.cli.bench_trace import trace
 from chatkv.cli.defaults import naming_the_file
 from chatkv.cli.models import check_model
 from chatkv.cli.options import Group, takes
 from chatkv.cli.output import check_target, print_table, progress_bar, write_json
 from chatkv.engine.config import EngineConfig
-from chatkv.errors import ChatkvError
 from chatkv.sampling import SamplingParams
 
 _LOAD = Workload()
@@ -59,8 +54,7 @@ def chats(
 ) -> None:
     """Run a seeded workload of chats through the engine: tok/s, TTFT, reuse, evictions, memory.
 
-    Caches alternate, each run in a process of its own. With --device cuda what 'chatkv bench gpu' measures
-    follows.
+    Caches alternate, each run in a process of its own.
     """
     if context.invoked_subcommand is not None:
         return
@@ -74,16 +68,10 @@ def chats(
     configs = {name: replace(config, cache=name).validate() for name in names}
     sampling = replace(sampling, max_tokens=answer_tokens, seed=seed, ignore_stop=True)
     check_target(json_out)
-    speed, no_speed = None, ""
     with progress_bar() as advance:
         runs = run_in_turn(configs, workload, sampling, rounds, advance)
-        if config.device.startswith("cuda"):
-            try:
-                speed = measure_device(configs[names[0]], advance)
-            except ChatkvError as error:  # the figures of the chats are there all the same
-                no_speed = f"what 'chatkv bench gpu' measures is missing: {error}"
     figures = {"workload": asdict(workload), "sampling": asdict(sampling), "runs": runs}
-    if write_json(json_out, figures | ({"gpu": speed} if speed else {})):
+    if write_json(json_out, figures):
         middle = {name: medians(runs[name]) for name in names}
         print_table(
             ["median of " + str(rounds), *(">" + name for name in names)],
@@ -92,11 +80,6 @@ def chats(
                 for row in middle[names[0]]
             ],
         )
-        if speed is not None:
-            print()
-            show(speed)
-    if no_speed:
-        typer.echo(no_speed, err=True)
     for name in names:
         for line in sorted({message for run in runs[name] for message in run["failed"]}):
             typer.echo(f"{name}: a request ended early: {line}", err=True)
@@ -106,8 +89,4 @@ def chats(
 
 
 bench.command()(trace)
-bench.command("cache")(bench_cache)
-bench.command("compare")(bench_compare)
-bench.command()(gpu)
 bench.command()(queue)
-bench.command("screen")(bench_screen)

@@ -73,9 +73,6 @@ Eviction = Annotated[str, annotated(EngineConfig, "eviction")]
 EvictGrain = Annotated[str, annotated(EngineConfig, "evict_grain")]
 Policy = Annotated[str, annotated(EngineConfig, "policy")]
 Admission = Annotated[str, annotated(EngineConfig, "admission")]
-SHAPES = ("tiny", "7b", "8b")
-"""As in ``model/shapes.py``, which imports torch."""
-Shape = Annotated[str | None, choice(SHAPES, "Random weights of a size instead: Llama 2's 7b, Llama 3's 8b.")]
 JsonOut = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON ('-': stdout).")
 ]

@@ -19,8 +19,6 @@ in, so that figures of different people compare.
 """
 _BENCHES: dict[str, tuple[str, ...]] = {
     "queue": MACHINE,
-    "compare": ("model", "threads"),
-    "screen": ("model", "threads"),
 }
 
 

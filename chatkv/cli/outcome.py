@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from chatkv.errors import ChatkvError, UsageError
 from chatkv.text import one_line
@@ -18,8 +18,8 @@ _LINE_LIMIT = 2000
 _PATHS = ("--sessions", "--record-screen", "--output", "-o", "--json", "--svg")
 
 
-def invoke(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code.
+def invoke(arguments: Sequence[str], own: Any = None, name: str = "chatkv") -> int:
+    """Run the command line and return its exit code. ``own``: another one, of typer, called ``name``.
 
     0 good, 1 failure (nobody reads the output any more: 1, silently), 2 wrong use, 130 ctrl-c.
     Errors that a person can act on are told in one line; any other is a fault of chatkv and keeps
@@ -28,7 +28,7 @@ def invoke(arguments: Sequence[str]) -> int:
     try:
         from chatkv.cli.shells import carry_out
 
-        if carry_out(arguments):
+        if own is None and carry_out(arguments):
             return 0
         from chatkv.cli.app import app
         from chatkv.cli.completion import VARIABLE
@@ -37,11 +37,11 @@ def invoke(arguments: Sequence[str]) -> int:
         _refuse_blank_paths(arguments)
         asks_help = not {"-h", "--help"}.isdisjoint(arguments)
         completes = VARIABLE in os.environ
-        code = app(
+        code = (own or app)(
             list(arguments),
-            prog_name="chatkv",
+            prog_name=name,
             standalone_mode=False,
-            default_map={} if completes else Defaults(lenient=asks_help),
+            default_map={} if completes or own else Defaults(lenient=asks_help),
         )
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -62,7 +62,7 @@ def invoke(arguments: Sequence[str]) -> int:
         if format_message is None:
             raise
         context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "chatkv"
+        command = context.command_path if context is not None else name
         return tell(f"{format_message().rstrip('.')}; see {command} --help", 2)
 
 

@@ -235,7 +235,7 @@ def test_bench_and_fetch_take_the_model_and_the_machine(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write("[run]\nmodel = 'nosuch'\nblock_size = 4\n[sampling]\ntemperature = 1\n")
-    for command in (["bench"], ["bench", "queue"], ["bench", "screen"], ["fetch"]):
+    for command in (["bench"], ["bench", "queue"], ["fetch"]):
         assert invoke(command) == 2
         error = capsys.readouterr().err
         assert "'nosuch'" in error

@@ -14,13 +14,8 @@ TRACE = Path(__file__).parents[1] / "data" / "wl_gsp_roundrobin.jsonl"
 @pytest.mark.parametrize(
     "command",
     [
-        ["bench", "compare", "--svg"],
         ["bench"],
-        ["bench", "cache"],
-        ["bench", "compare"],
-        ["bench", "gpu", "--device", "cpu"],
         ["bench", "queue"],
-        ["bench", "screen"],
         ["bench", "trace", str(TRACE)],
     ],
 )

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.engines.quality import mean_kl
 from chatkv.attention.native_backend import NativeBackend
 from chatkv.attention.torch_backend import TorchBackend
-from chatkv.bench.quality import mean_kl
 from chatkv.engine import compute_cpu
 from chatkv.engine.compute import build
 from chatkv.engine.config import EngineError

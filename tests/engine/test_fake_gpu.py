@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from benchmarks.gpu.shapes import SHAPES, random_weights
 from chatkv.attention.flashinfer.backend import FlashInferBackend
 from chatkv.attention.flashinfer.rules import Heads, Limits
 from chatkv.attention.torch_backend import TorchBackend
@@ -24,7 +25,6 @@ from chatkv.engine.graph_start import start_graphs
 from chatkv.engine.runner import Part, Runner
 from chatkv.kvcache.cache import Copy
 from chatkv.model.decoder import Decoder
-from chatkv.model.shapes import SHAPES, random_weights
 from tests.attention.flashinfer_fakes import Recorder
 from tests.engine.test_devices import OneDevice
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.gpu.shapes import SHAPES
 from chatkv.engine import loading
 from chatkv.engine.config import EngineConfig, EngineError
 from chatkv.engine.headroom import BASE, headroom
 from chatkv.engine.loading import assemble
 from chatkv.engine.outbox import Outbox
 from chatkv.engine.sizing import pool_blocks
-from chatkv.model.shapes import SHAPES
 from tests.engine.conftest import Tiny
 from tests.engine.rig import NumberCodec
 

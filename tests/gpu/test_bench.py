@@ -1,4 +1,4 @@
-"""``chatkv bench gpu`` and ``chatkv doctor`` where there is something to measure."""
+"""``python -m benchmarks gpu`` and ``chatkv doctor`` where there is something to measure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.__main__ import run as measure
 from chatkv.cli.outcome import invoke
 
 pytestmark = pytest.mark.gpu
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.gpu
 
 def test_the_bench(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    line = "bench gpu --attention flashinfer --shape tiny --batch 1,8 --context 64 --steps 16 --prompt 128"
-    assert invoke([*line.split(), "--json", str(out)]) == 0
+    line = "gpu --attention flashinfer --shape tiny --batch 1,8 --context 64 --steps 16 --prompt 128"
+    assert measure([*line.split(), "--json", str(out)]) == 0
     found = json.loads(out.read_text())
     assert found["attention"].startswith("flashinfer/cuda")
     rows = {(row["batch"], row["graphs"]): row for row in found["decode"]}
@@ -36,7 +37,7 @@ def test_the_goals(tmp_path: Path) -> None:
     if torch.cuda.mem_get_info(0)[0] < 60 << 30:
         pytest.skip("7B parameters and 64 contexts need 60 GiB of free memory")
     out = tmp_path / "out.json"
-    assert invoke(["bench", "gpu", "--shape", "7b", "--batch", "1,64", "--json", str(out)]) == 0
+    assert measure(["gpu", "--shape", "7b", "--batch", "1,64", "--json", str(out)]) == 0
     rows = {row["batch"]: row for row in json.loads(out.read_text())["decode"] if row["graphs"]}
     assert rows[1]["roofline"] >= 0.6
     assert rows[64]["times_alone"] <= 1.1

@@ -1,0 +1,1 @@
+"""The prefix cache alone, beside SGLang's."""

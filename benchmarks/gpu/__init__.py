@@ -1,0 +1,1 @@
+"""What a device decodes and reads."""

@@ -1,1 +1,0 @@
-"""Engines that ``chatkv bench compare`` measures, each in a process of its own."""
