@@ -18,7 +18,7 @@ from typing import Protocol
 
 from chatkv.kvcache import events as ev
 from chatkv.kvcache.events import EventLog, Int32Array
-from chatkv.kvcache.history import Gone, History, shared_with
+from chatkv.kvcache.history import Gone, History, Seen, shared_with
 from chatkv.kvcache.table import Row
 
 SESSIONS_KEPT = 1024
@@ -55,16 +55,20 @@ class Ledger:
         self._namespaces: OrderedDict[str, None] = OrderedDict()
         self._sessions.clear()
 
-    def opened(self, row: Row, prompt: Int32Array, cached: int, copied: int, *, report: bool) -> None:
-        """``row`` starts with ``cached`` tokens, ``copied`` of them by copied slots."""
+    def opened(self, row: Row, prompt: Int32Array, cached: int, copied: int, known: int | None) -> None:
+        """``row`` starts with ``cached`` tokens, ``copied`` of them by copied slots.
+
+        ``known`` leading tokens of the prompt were cached, whatever kept them from being reused; None:
+        it is not to be accounted for.
+        """
         self._namespaces[row.namespace] = None
         self._namespaces.move_to_end(row.namespace)
         if len(self._namespaces) > NAMESPACES_KEPT:
             self._namespaces.popitem(last=False)
-        end = self._history.walk(row.namespace, prompt[: row.published * self._size])
+        end, seen = self._history.walk(row.namespace, prompt, row.published)
         self._ends[row.request] = (end, row.published)
-        if report:
-            self._account(row, prompt, cached, copied)
+        if known is not None:
+            self._account(row, prompt, cached, copied, known, seen)
 
     def published(self, row: Row) -> None:
         """Whole blocks of ``row`` joined the cache."""
@@ -92,12 +96,13 @@ class Ledger:
         """``blocks`` left the cache; ``lost``: for room, so that their tokens are gone."""
         self._history.forget(blocks, Gone(self._log.clock, request) if lost else None)
 
-    def _account(self, row: Row, prompt: Int32Array, cached: int, copied: int) -> None:
+    def _account(
+        self, row: Row, prompt: Int32Array, cached: int, copied: int, known: int, seen: Seen
+    ) -> None:
         n = len(prompt)
         previous = self._sessions.get((row.session, row.namespace)) if row.session else None
         own = shared_with(previous, prompt)
-        seen = self._history.seen(row.namespace, prompt)
-        held = max(self._known(prompt, row.namespace, row.session), cached) if row.reuse else n
+        held = max(known, cached) if row.reuse else n
         others = [name for name in reversed(self._namespaces) if name != row.namespace][:NAMESPACES_SEARCHED]
         elsewhere = (
             max((self._known(prompt, name, row.session) for name in others), default=0) if row.reuse else 0

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
 from chatkv.kvcache.accounting import Ledger
-from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.errors import CacheError, DuplicateRequestError, IntegrityError, UnknownRequestError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.pool import BlockPool
+from chatkv.kvcache.results import Lookup
 from chatkv.kvcache.table import Row
 
 
@@ -47,6 +47,8 @@ REASONS = ("finished", "aborted", "preempted")
 
 def token_ids(values: npt.ArrayLike) -> Int32Array:
     """``values`` as int32 [n]. Raises ValueError unless they are flat whole numbers of 32 bits."""
+    if isinstance(values, np.ndarray) and values.dtype == np.int32 and values.ndim == 1:
+        return np.ascontiguousarray(values)
     array = np.asarray(values)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise ValueError(f"token ids must be a flat sequence of whole numbers, got {values!r:.60}")
@@ -162,13 +164,12 @@ class KVCache(ABC):
         prompt: npt.ArrayLike,
         namespace: str = "",
         session: str = "",
-        hashes: list[Hash] | None = None,
+        lookup: Lookup | None = None,
     ) -> int:
         """How many tokens of ``prompt`` would be reused now; changes nothing, not even recency.
 
-        Naming the ``session`` can only save work: its hashes may be known already. So can ``hashes``, a
-        list of the request's own, empty at first, for its prompt's block hashes: give it again whenever
-        the same prompt is asked about, as it is or longer.
+        Naming the ``session`` can only save work: its hashes may be known already. So can ``lookup``, the
+        request's own: give it again whenever the same prompt is asked about, as it is or longer.
         """
 
     @abstractmethod
@@ -188,12 +189,13 @@ class KVCache(ABC):
         resumed: bool = False,
         headroom: int = 0,
         reuse: bool = True,
-        hashes: list[Hash] | None = None,
+        lookup: Lookup | None = None,
     ) -> Opened | None:
         """Give ``request`` a row that starts with its longest cached prefix, locked.
 
         Without ``reuse`` all of the prompt is computed, and stored as ever (for the prompt's own
-        log-probabilities every position must run) [B26]. ``hashes`` is as in ``peek``.
+        log-probabilities every position must run) [B26]. ``lookup`` is as in ``peek``: where
+        nothing happened since, the prompt is not looked up again.
 
         None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
         others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
@@ -207,8 +209,12 @@ class KVCache(ABC):
         if headroom < 0:
             raise ValueError(f"request {request}: headroom must be at least 0, got {headroom}")
         row = Row(request, session, namespace, len(tokens), reuse)
-        if not self._fits(row, tokens, headroom, hashes):
+        if lookup is None:
+            lookup = Lookup()
+        if not self._fits(row, tokens, headroom, lookup):
             return None
+        watched = self._ledger is not None and row.reuse
+        known = self._known_of(row, tokens, lookup) if watched else 0  # before anything changes
         self.log.emit(
             ev.RequestOpened,
             request=request,
@@ -218,9 +224,10 @@ class KVCache(ABC):
             resumed=resumed,
         )
         self.rows[request] = row
-        opened = self._reuse(row, tokens)
+        opened = self._reuse(row, tokens, lookup)
+        lookup.found = None
         if self._ledger is not None:
-            self._ledger.opened(row, tokens, opened.cached, opened.copied, report=not resumed)
+            self._ledger.opened(row, tokens, opened.cached, opened.copied, None if resumed else known)
         return opened
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -289,7 +296,11 @@ class KVCache(ABC):
             hit = min(shared * size, row.prompt_tokens)
             prompt = row.tokens.array[: row.prompt_tokens]
             copied = len(prompt) - hit
-            self._ledger.opened(twin, prompt, hit + copied, copied, report=len(prompt) == row.prompt_tokens)
+            whole = len(prompt) == row.prompt_tokens and row.reuse
+            known = self._known(prompt, row.namespace, row.session) if whole else 0
+            self._ledger.opened(
+                twin, prompt, hit + copied, copied, known if len(prompt) == row.prompt_tokens else None
+            )
         return tuple(copies)
 
     def commit(self, request: int, tokens: npt.ArrayLike) -> None:
@@ -326,9 +337,8 @@ class KVCache(ABC):
         if self._ledger is not None:
             self._ledger.closed(row)
         own = row.blocks.array[row.published :].copy()
-        shared = row.blocks.array[: row.published].copy()
         del self.rows[request]
-        self.pool.drop(shared)
+        self.pool.drop(row.blocks.array[: row.published])
         if len(own):
             self.pool.drop(own)
             self.log.emit(ev.BlocksFreed, request=request, blocks=own, reason=reason)
@@ -394,10 +404,15 @@ class KVCache(ABC):
         """How many leading tokens of ``prompt`` are cached, whatever rules keep them from being reused."""
 
     @abstractmethod
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool: ...
+    def _known_of(self, row: Row, prompt: Int32Array, lookup: Lookup) -> int:
+        """The same, from what ``_fits`` has found."""
 
     @abstractmethod
-    def _reuse(self, row: Row, prompt: Int32Array) -> Opened: ...
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, lookup: Lookup) -> bool:
+        """Whether there is room for the prompt; what ``lookup`` found is current afterwards."""
+
+    @abstractmethod
+    def _reuse(self, row: Row, prompt: Int32Array, lookup: Lookup) -> Opened: ...
 
     @abstractmethod
     def _share(self, parent: Row, child: Row) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from chatkv.kvcache.errors import IntegrityError
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.hash_index import HashedBlock, HashIndex
 from chatkv.kvcache.queue_pool import QueuePool
+from chatkv.kvcache.results import Lookup
 from chatkv.kvcache.table import Row
 
 
@@ -83,12 +84,12 @@ class HashCache(KVCache):
         prompt: npt.ArrayLike,
         namespace: str = "",
         session: str = "",
-        hashes: list[Hash] | None = None,
+        lookup: Lookup | None = None,
     ) -> int:
         """How many tokens of ``prompt`` would be reused now: whole blocks, never the last token."""
-        tokens = token_ids(prompt)
-        known = self.hashes.chain_of(hashes, session, namespace, tokens)
-        return len(self._find(known, tokens, namespace)) * self.block_size
+        if lookup is None:
+            lookup = Lookup()
+        return len(self._found(token_ids(prompt), namespace, session, lookup)) * self.block_size
 
     def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
         """The whole blocks that ``tokens`` start with and that are cached."""
@@ -133,20 +134,41 @@ class HashCache(KVCache):
         hashes = self.hashes.chain(session, namespace, prompt)
         return len(self._find(hashes, prompt, namespace, len(prompt))) * self.block_size
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
-        known = self.hashes.chain_of(hashes, row.session, row.namespace, prompt)
-        found = self._find(known, prompt, row.namespace) if row.reuse else []
+    def _known_of(self, row: Row, prompt: Int32Array, lookup: Lookup) -> int:
+        found: list[HashedBlock] = lookup.found
+        size, full = self.block_size, len(found) + 1
+        if full * size == len(prompt):  # all but the last block, which no prompt may reuse
+            data = token_bytes(prompt[-size:])
+            entry = self.index.find(
+                lookup.hashes[full - 1], found[-1] if found else None, data, row.namespace
+            )
+            return (full if entry is not None else full - 1) * size
+        return len(found) * size
+
+    def _found(self, prompt: Int32Array, namespace: str, session: str, lookup: Lookup) -> list[HashedBlock]:
+        """What the prompt may reuse; ``lookup`` has it, and its hashes, afterwards."""
+        if not lookup.current(self.log.clock, len(prompt)):
+            hashes = self.hashes.chain_of(lookup.hashes, session, namespace, prompt)
+            lookup.set(self.log.clock, len(prompt), self._find(hashes, prompt, namespace))
+        found: list[HashedBlock] = lookup.found
+        return found
+
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, lookup: Lookup) -> bool:
+        fresh = not lookup.hashes
+        found = self._found(prompt, row.namespace, row.session, lookup)
+        if not row.reuse:
+            found = []
         # Hits that nobody uses sit in the queue and leave it with this row: they are no room [B11].
         idle = int(np.count_nonzero(self.pool.refs[_blocks(found)] == 0))
         need = blocks_for(len(prompt), self.block_size) - len(found)
         if need + headroom > self.free + self.evictable - idle:
             return False
-        if known is hashes:  # the request's own: the session's are those of whoever asked last
-            self.hashes.remember(row.session, row.namespace, prompt, known)
-        self._held[row.request] = _Held(found, known.copy(), prompt.copy())
+        if not fresh:  # the session's are those of whoever asked last
+            self.hashes.remember(row.session, row.namespace, prompt, lookup.hashes)
+        self._held[row.request] = _Held(found.copy(), lookup.hashes.copy(), prompt.copy())
         return True
 
-    def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
+    def _reuse(self, row: Row, prompt: Int32Array, lookup: Lookup) -> Opened:
         found = self._held[row.request].entries
         if not found:
             return Opened(0, 0, ())

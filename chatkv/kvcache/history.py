@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chatkv.kvcache.events import Int32Array
-from chatkv.kvcache.node import common_prefix
+from chatkv.kvcache.node import common_prefix, token_data
 
 START = 0
 """The entry that every chain begins under."""
@@ -57,18 +57,35 @@ class History:
         """The entry that chains of ``namespace`` begin under."""
         return self._enter(START, namespace.encode("utf-8", "surrogatepass")) if namespace else START
 
-    def walk(self, namespace: str, tokens: Int32Array) -> int:
-        """The entry where the whole blocks of ``tokens`` end, entering those that are not known."""
-        entry, size = self.start(namespace), self.block_size
-        for i in range(0, len(tokens) - size + 1, size):
-            entry = self._enter(entry, tokens[i : i + size].tobytes())
-        return entry
+    def walk(self, namespace: str, prompt: Int32Array, held: int) -> tuple[int, Seen]:
+        """The entry where the first ``held`` blocks of ``prompt``, which are cached now, end (those that are
+        not known are entered), and the longest beginning of it that was cached at some time.
+        """
+        entry, width = self.start(namespace), 4 * self.block_size
+        data = token_data(prompt)
+        at = held * width
+        for i in range(0, at, width):
+            entry = self._enter(entry, data[i : i + width])
+        end, lost = entry, None
+        while at + width <= len(data):
+            following = self._entries.get((entry, data[at : at + width]))
+            if following is None or (following not in self._gone and following not in self._live):
+                break
+            entry = following
+            lost = lost or self._gone.get(entry)
+            at += width
+        if entry in self._lost_tails:
+            tail, when = self._lost_tails[entry]
+            shared = common_prefix(tail, prompt[at // 4 :])
+            if shared:
+                return end, Seen(at // 4 + shared, lost or when)
+        return end, Seen(at // 4, lost)
 
     def store(self, entry: int, tokens: Int32Array, blocks: Int32Array) -> int:
         """``blocks`` hold the whole blocks of ``tokens`` behind ``entry``; the entry where they end."""
-        size = self.block_size
+        width, data = 4 * self.block_size, token_data(tokens)
         for i, block in enumerate(blocks.tolist()):
-            entry = self._enter(entry, tokens[i * size : (i + 1) * size].tobytes())
+            entry = self._enter(entry, data[i * width : (i + 1) * width])
             self._release(block)
             self._at[block] = entry
             self._live[entry] = self._live.get(entry, 0) + 1
@@ -95,25 +112,6 @@ class History:
             oldest = next(iter(self._gone))
             del self._gone[oldest], self._entries[self._keys.pop(oldest)]
             self._lost_tails.pop(oldest, None)
-
-    def seen(self, namespace: str, prompt: Int32Array) -> Seen:
-        """The longest beginning of ``prompt`` that was cached at some time."""
-        entry, size = self.start(namespace), self.block_size
-        lost: Gone | None = None
-        at = 0
-        while at + size <= len(prompt):
-            following = self._entries.get((entry, prompt[at : at + size].tobytes()))
-            if following is None or (following not in self._gone and following not in self._live):
-                break
-            entry = following
-            lost = lost or self._gone.get(entry)
-            at += size
-        if entry in self._lost_tails:
-            tail, when = self._lost_tails[entry]
-            shared = common_prefix(tail, prompt[at:])
-            if shared:
-                return Seen(at + shared, lost or when)
-        return Seen(at, lost)
 
     def _enter(self, parent: int, key: bytes) -> int:
         found = self._entries.get((parent, key))

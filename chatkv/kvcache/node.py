@@ -13,7 +13,7 @@ EMPTY: Int32Array = np.empty(0, dtype=np.int32)
 
 def token_data(tokens: Int32Array) -> bytes:
     """The bytes of int32 ``tokens``, in this machine's order."""
-    return tokens.astype(np.int32, copy=False).tobytes()
+    return tokens.tobytes() if tokens.dtype == np.int32 else tokens.astype(np.int32).tobytes()
 
 
 def data_tokens(data: bytes) -> Int32Array:
@@ -39,17 +39,40 @@ def common_start(a: bytes, b: bytes) -> int:
     return ((differs & -differs).bit_length() - 1) // 32 if differs else n // 4
 
 
+FEW = 256
+"""Up to so many bytes two runs are compared sooner as whole numbers than as arrays."""
+
+
+def shared_data(a: bytes, b: bytes, at: int) -> int:
+    """How many leading bytes, of whole tokens, ``a`` shares with ``b`` from ``b``'s byte ``at`` on."""
+    n = min(len(a), len(b) - at)
+    if n <= FEW:
+        return 4 * common_start(a, b[at : at + n])
+    count = n // 4
+    differs = np.frombuffer(a, np.int32, count) != np.frombuffer(b, np.int32, count, at)
+    first = int(differs.argmax())
+    return 4 * (first if differs[first] else count)
+
+
+NO_CHILDREN: dict[bytes, Node] = {}
+NO_ORDER: list[bytes] = []
+"""What all nodes without children have in common; never changed."""
+
+
 class Node:
     """A run of tokens and the blocks with their KV.
 
     ``len(tokens)`` is a whole number of blocks, except in a *tail*: a leaf of one block that is only
     partly filled. ``children`` is keyed by the bytes of a child's first block of tokens (a tail's: of
     all its tokens); ``order`` holds the same keys sorted where partial matches are wanted: the keys
-    that share most with a query are its neighbours there.
+    that share most with a query are its neighbours there. Change both through ``add_child`` and
+    ``drop_child`` only: nodes without children share theirs.
     """
 
     __slots__ = (
-        "blocks",
+        "after",
+        "before",
+        "block_data",
         "children",
         "created",
         "data",
@@ -57,6 +80,7 @@ class Node:
         "hits",
         "id",
         "last",
+        "line",
         "locks",
         "namespace",
         "order",
@@ -64,20 +88,22 @@ class Node:
         "parent",
         "pinned",
         "priority",
+        "time",
     )
 
     def __init__(
-        self, id: int, parent: Node | None, data: bytes, blocks: Int32Array, now: int, namespace: str
+        self, id: int, parent: Node | None, data: bytes, block_data: bytes, now: int, namespace: str
     ) -> None:
         self.id = id
         self.parent = parent
         self.data = data
         """The tokens' bytes, four each: whole runs are compared by the C library, without copies."""
-        self.blocks = blocks
+        self.block_data = block_data
+        """The block ids' bytes, four each: joined along a path without a call for each node."""
         self.end: int = len(data) // 4 + (0 if parent is None else parent.end)
         """How many tokens there are from the root to its end."""
-        self.children: dict[bytes, Node] = {}
-        self.order: list[bytes] = []
+        self.children = NO_CHILDREN
+        self.order = NO_ORDER
         self.locks = 0
         self.hits = 0
         self.priority = 0
@@ -87,6 +113,11 @@ class Node:
         self.namespace = namespace
         self.owner: int | None = None
         """The request that may still extend this leaf in place."""
+        self.line: Line | None = None
+        """The line of evictable leaves that it is in: this, and what follows, is ``EvictableLeaves``' own."""
+        self.time = 0
+        self.before: Node | None = None
+        self.after: Node | None = None
 
     @property
     def tokens(self) -> Int32Array:
@@ -99,12 +130,22 @@ class Node:
         return len(self.data) // 4
 
     @property
+    def blocks(self) -> Int32Array:
+        """The block ids, int32 [n], read-only."""
+        return data_tokens(self.block_data)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks the node holds."""
+        return len(self.block_data) // 4
+
+    @property
     def start(self) -> int:
         """How many tokens there are before it."""
         return self.end - len(self.data) // 4
 
     def __repr__(self) -> str:
-        return f"Node({self.id}, {self.num_tokens} tokens, {len(self.blocks)} blocks, locks {self.locks})"
+        return f"Node({self.id}, {self.num_tokens} tokens, {self.num_blocks} blocks, locks {self.locks})"
 
     def key(self, block_size: int) -> bytes:
         """Under which key the parent holds this node."""
@@ -116,28 +157,36 @@ class Node:
 
     def add_child(self, key: bytes, child: Node, ordered: bool) -> None:
         """Hold ``child`` under ``key``."""
-        self.children[key] = child
-        if ordered:
-            insort(self.order, key)
+        if self.children:
+            self.children[key] = child
+            if ordered:
+                insort(self.order, key)
+        else:
+            self.children = {key: child}
+            self.order = [key] if ordered else NO_ORDER
 
     def drop_child(self, key: bytes, ordered: bool) -> None:
         """Let go of the child under ``key``."""
+        if len(self.children) == 1:
+            self.children, self.order = NO_CHILDREN, NO_ORDER
+            return
         del self.children[key]
         if ordered:
             del self.order[bisect_left(self.order, key)]
 
-    def closest_child(self, tokens: Int32Array, block_size: int) -> tuple[Node | None, int]:
-        """The child that shares most leading tokens with ``tokens``, and how many (under one block).
+    def closest_child(self, probe: bytes) -> tuple[Node | None, int]:
+        """The child that shares most leading tokens with ``probe``, and how many (under one block).
 
-        Byte order sorts keys so that those with the longest common prefix are adjacent.
+        ``probe``: the data of at most one block. Byte order sorts keys so that those with the longest
+        common prefix are adjacent.
         """
-        if not self.order or len(tokens) == 0:
+        order = self.order
+        if not order or not probe:
             return None, 0
-        probe = token_data(tokens[:block_size])
-        at = bisect_left(self.order, probe)
+        at = bisect_left(order, probe)
         best: bytes | None = None
         most = 0
-        for key in self.order[max(at - 1, 0) : at + 1]:
+        for key in order[max(at - 1, 0) : at + 1]:
             shared = common_start(key, probe)
             if shared > most:
                 best, most = key, shared
@@ -160,3 +209,14 @@ class Node:
         if at == len(self.order) or not self.order[at].startswith(key):
             return None
         return self.children[self.order[at]]
+
+
+class Line:
+    """Leaves that agree in ``rank``, in the order of their times: a list linked through the nodes."""
+
+    __slots__ = ("first", "last", "rank")
+
+    def __init__(self, rank: tuple[int, ...]) -> None:
+        self.rank = rank
+        self.first: Node | None = None
+        self.last: Node | None = None

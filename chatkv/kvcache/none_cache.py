@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
-from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.cache import KVCache, Opened, blocks_for, token_ids
 from chatkv.kvcache.events import Int32Array
+from chatkv.kvcache.results import Lookup
 from chatkv.kvcache.table import Row
 
 
@@ -26,7 +26,7 @@ class NoneCache(KVCache):
         prompt: npt.ArrayLike,
         namespace: str = "",
         session: str = "",
-        hashes: list[Hash] | None = None,
+        lookup: Lookup | None = None,
     ) -> int:
         """Always 0, for any prompt that is one."""
         token_ids(prompt)
@@ -43,17 +43,20 @@ class NoneCache(KVCache):
         self.log.emit(ev.CacheCleared)
         return True
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, lookup: Lookup) -> bool:
+        row.reuse = False
         return blocks_for(len(prompt), self.block_size) + headroom <= self.free
 
-    def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
-        row.reuse = False
+    def _reuse(self, row: Row, prompt: Int32Array, lookup: Lookup) -> Opened:
         return Opened(0, 0, ())
 
     def _share(self, parent: Row, child: Row) -> tuple[int, ...]:
         return ()  # nothing is published, so a fork copies all of it
 
     def _known(self, prompt: Int32Array, namespace: str, session: str) -> int:
+        return 0
+
+    def _known_of(self, row: Row, prompt: Int32Array, lookup: Lookup) -> int:
         return 0
 
     def _evict(self, num_blocks: int, request: int | None) -> None:

@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from chatkv.kvcache import events as ev
-from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.cache import Copy, KVCache, Opened, blocks_for, token_ids
 from chatkv.kvcache.check import check_tree
 from chatkv.kvcache.errors import CacheError, IntegrityError
 from chatkv.kvcache.events import EventLog, Int32Array
-from chatkv.kvcache.node import Node
+from chatkv.kvcache.node import Node, data_tokens
 from chatkv.kvcache.radix import RadixTree
-from chatkv.kvcache.results import Found, Inserted
+from chatkv.kvcache.results import Found, Inserted, Lookup
 from chatkv.kvcache.table import Row
 
 
@@ -59,10 +58,10 @@ class RadixCache(KVCache):
         prompt: npt.ArrayLike,
         namespace: str = "",
         session: str = "",
-        hashes: list[Hash] | None = None,
+        lookup: Lookup | None = None,
     ) -> int:
         """How many tokens of ``prompt`` would be reused now, copied ones included."""
-        found = self.tree.find(token_ids(prompt)[:-1], namespace)
+        found = self._find(token_ids(prompt), namespace, Lookup() if lookup is None else lookup)
         return found.tokens + (0 if self.strict else found.extra)
 
     def locate(self, tokens: npt.ArrayLike, namespace: str = "", session: str = "") -> tuple[int, Int32Array]:
@@ -106,26 +105,38 @@ class RadixCache(KVCache):
         found = self.tree.find(prompt, namespace)
         return found.tokens + found.extra
 
-    def _find(self, row: Row, prompt: Int32Array) -> Found:
-        return self.tree.find(prompt[:-1] if row.reuse else prompt[:0], row.namespace)
+    def _known_of(self, row: Row, prompt: Int32Array, lookup: Lookup) -> int:
+        found: Found = lookup.found
+        return found.tokens + found.extra + self.tree.holds_next(found, prompt)
 
-    def _fits(self, row: Row, prompt: Int32Array, headroom: int, hashes: list[Hash] | None) -> bool:
-        found = self._find(row, prompt)
+    def _find(self, prompt: Int32Array, namespace: str, lookup: Lookup) -> Found:
+        """What the prompt, an empty one too, may reuse; ``lookup`` has it afterwards."""
+        if not lookup.current(self.log.clock, len(prompt)):
+            lookup.set(self.log.clock, len(prompt), self.tree.find(prompt[:-1], namespace))
+        found: Found = lookup.found
+        return found
+
+    def _fits(self, row: Row, prompt: Int32Array, headroom: int, lookup: Lookup) -> bool:
+        if not row.reuse:
+            lookup.set(self.log.clock, len(prompt), self.tree.find(prompt[:0], row.namespace))
+        found = self._find(prompt, row.namespace, lookup)
         need = blocks_for(len(prompt), self.block_size) - found.tokens // self.block_size
         # Locking its own prefix takes that prefix from the evictable blocks.
         short = need + headroom + found.idle - self.free - self.evictable
         return short <= 0 or short <= self._loose(found)
 
-    def _reuse(self, row: Row, prompt: Int32Array) -> Opened:
-        found = self._find(row, prompt)
+    def _reuse(self, row: Row, prompt: Int32Array, lookup: Lookup) -> Opened:
+        found: Found = lookup.found
         node = self.tree.settle(found)
         if node.owner != row.request:
             node.owner = None  # what others start with is a node of its own
         row.handle = node
         self.tree.lock(node, row.request)
         if found.tokens:
-            blocks = self.tree.path_blocks(node)
-            path = self.tree.path(node)
+            path = found.path[1:]
+            if not path or path[-1] is not node:
+                path.append(node)
+            blocks = data_tokens(b"".join([n.block_data for n in path]))
             for n in path:
                 n.hits += 1
             self.pool.share(blocks)

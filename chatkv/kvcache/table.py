@@ -13,14 +13,13 @@ from chatkv.kvcache.node import Node
 
 
 class IntBuffer:
-    """A growing int32 array; appending is amortised O(1) a value."""
+    """A growing int32 array with room for ``room`` values; appending is amortised O(1) a value."""
 
     __slots__ = ("_data", "size")
 
-    def __init__(self, values: Int32Array) -> None:
-        self.size = len(values)
-        self._data = np.empty(max(16, 2 * self.size), dtype=np.int32)
-        self._data[: self.size] = values
+    def __init__(self, room: int) -> None:
+        self.size = 0
+        self._data = np.empty(room, dtype=np.int32)
 
     def __len__(self) -> int:
         return self.size
@@ -34,7 +33,7 @@ class IntBuffer:
         """Append ``values``."""
         end = self.size + len(values)
         if end > len(self._data):
-            grown = np.empty(2 * end, dtype=np.int32)
+            grown = np.empty(max(16, 2 * end), dtype=np.int32)
             grown[: self.size] = self._data[: self.size]
             self._data = grown
         self._data[self.size : end] = values
@@ -65,8 +64,8 @@ class Row:
         self.prompt_tokens = prompt_tokens
         self.reuse = reuse
         """Whether the prompt may be looked up; what is written is stored either way."""
-        self.tokens = IntBuffer(np.empty(0, dtype=np.int32))
-        self.blocks = IntBuffer(np.empty(0, dtype=np.int32))
+        self.tokens = IntBuffer(prompt_tokens)
+        self.blocks = IntBuffer(16)
         self.published = 0
         """How many of the first blocks belong to the prefix cache (and are locked through ``handle``)."""
         self.handle: Node | None = None

@@ -48,7 +48,7 @@ class Policy(NamedTuple):
     def rank(self, waiting: Sequence[Request], cache: KVCache, now: int) -> list[Waiter]:
         """``waiting`` (in order of arrival) in the order of this policy."""
         if self.matches and len(waiting) <= MATCH_LIMIT:
-            waiters = [Waiter(r, cache.peek(r.tokens, r.namespace, r.session, r.hashes)) for r in waiting]
+            waiters = [Waiter(r, cache.peek(r.tokens, r.namespace, r.session, r.lookup)) for r in waiting]
         else:
             waiters = [Waiter(request, None) for request in waiting]
         return self.order(waiters, cache, now)

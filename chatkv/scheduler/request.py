@@ -11,8 +11,8 @@ from enum import Enum
 
 import numpy as np
 
-from chatkv.kvcache.block_hash import Hash
 from chatkv.kvcache.events import Int32Array
+from chatkv.kvcache.results import Lookup
 from chatkv.kvcache.table import IntBuffer
 
 
@@ -33,8 +33,8 @@ class Request:
         "cached",
         "computed",
         "copied",
-        "hashes",
         "id",
+        "lookup",
         "max_tokens",
         "namespace",
         "overtaken",
@@ -51,10 +51,11 @@ class Request:
         self.session = session
         self.namespace = namespace
         self.max_tokens = max_tokens
-        self.buffer = IntBuffer(np.ascontiguousarray(prompt, dtype=np.int32))
+        self.buffer = IntBuffer(2 * len(prompt))
+        self.buffer.extend(prompt)
         self.prompt_tokens = len(prompt)
-        self.hashes: list[Hash] = []
-        """For the cache: the hashes of the first blocks of ``tokens``, those that were asked for."""
+        self.lookup = Lookup()
+        """What the cache found of ``tokens``."""
         self.state = State.WAITING
         self.computed = 0
         """Tokens whose KV exists in the request's row."""

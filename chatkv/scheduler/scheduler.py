@@ -227,7 +227,7 @@ class Scheduler:
                 namespace=request.namespace,
                 resumed=request.preemptions > 0,
                 headroom=self.admission.headroom(self.cache, request, self.running, fresh),
-                hashes=request.hashes,
+                lookup=request.lookup,
             )
             if opened is None:
                 return

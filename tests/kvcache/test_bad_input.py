@@ -167,7 +167,7 @@ def test_the_check_notices(fault: str) -> None:
     elif fault == "root":
         tree.roots["empty"] = tree.root("empty")
     elif fault == "blocks":
-        node.blocks = ids(7)
+        node.block_data = ids(7).tobytes()
     elif fault == "namespace":
         node.namespace = "other"
     else:

@@ -8,13 +8,13 @@ import pytest
 
 from chatkv.kvcache.eviction import STRATEGIES
 from chatkv.kvcache.leaves import EvictableLeaves
-from chatkv.kvcache.node import EMPTY, Node
+from chatkv.kvcache.node import Node
 from chatkv.kvcache.radix import RadixTree
 from tests.kvcache.trees import Slots, gone, ids, node_of, put, snapshot
 
 
 def leaf(id: int, now: int = 0) -> Node:
-    return Node(id, None, b"", EMPTY, now, "")
+    return Node(id, None, b"", b"", now, "")
 
 
 def drained(leaves: EvictableLeaves) -> list[int]:

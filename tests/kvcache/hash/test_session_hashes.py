@@ -11,6 +11,7 @@ from chatkv.kvcache import block_hash as hashing
 from chatkv.kvcache.block_hash import SessionHashes, block_hash
 from chatkv.kvcache.events import EventLog, Int32Array
 from chatkv.kvcache.hash_cache import HashCache
+from chatkv.kvcache.results import Lookup
 from chatkv.scheduler.request import Request
 from chatkv.scheduler.scheduler import Scheduler
 from tests.kvcache.hash.lives import Life, run
@@ -97,18 +98,18 @@ def test_tokens_that_are_not_the_announced_prompt_are_hashed_as_written() -> Non
 def test_a_request_s_own_hashes_serve_it_whoever_asks_in_between() -> None:
     cache = HashCache(64, 4)
     prompts = [run((n, 23)) for n in range(6)]
-    own: list[list[bytes]] = [[] for _ in prompts]
+    own = [Lookup() for _ in prompts]
     for _ in range(10):  # none of them names a session: they are all of one
-        for prompt, hashes in zip(prompts, own, strict=True):
-            assert cache.peek(prompt, hashes=hashes) == 0
+        for prompt, lookup in zip(prompts, own, strict=True):
+            assert cache.peek(prompt, lookup=lookup) == 0
     assert cache.hashes.computed == 6 * 5
-    assert cache.open(0, prompts[0], hashes=own[0]) is not None
+    assert cache.open(0, prompts[0], lookup=own[0]) is not None
     assert cache.grow(0, 28)
     cache.commit(0, [*prompts[0], 7, 7, 7])  # one more block is full
     cache.close(0, "preempted")
-    assert cache.peek([*prompts[0], 7, 7, 7, 8], hashes=own[0]) == 24
+    assert cache.peek([*prompts[0], 7, 7, 7, 8], lookup=own[0]) == 24
     assert cache.hashes.computed == 6 * 5 + 2
-    assert own[0] == from_scratch([*prompts[0], 7, 7, 7], 4, "")
+    assert own[0].hashes == from_scratch([*prompts[0], 7, 7, 7], 4, "")
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "lpm"])
