@@ -69,7 +69,8 @@ class Terminal:
 
     def until(self, word: str, seconds: float) -> None:
         """Until it has written ``word``, from here on."""
-        self.seen, until = b"", time.monotonic() + seconds
+        # A machine may be ten times slower.
+        self.seen, until = b"", time.monotonic() + 10 * seconds
         while word.encode() not in self.seen:
             assert time.monotonic() < until, f"{word!r} did not come: {self.seen[-2000:]!r}"
             self.read(0.2)
@@ -77,7 +78,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    def over(self, seconds: float = 30) -> int:
+    def over(self, seconds: float = 300) -> int:
         """Its exit code, once it is over."""
         until = time.monotonic() + seconds
         while self.process.poll() is None:

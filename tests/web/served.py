@@ -32,7 +32,7 @@ class Tab:
 
     async def hear(self) -> Any:
         """The next thing the app draws or the server says."""
-        message = await self.socket.receive(timeout=20)
+        message = await self.socket.receive(timeout=180)
         if message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED):
             return f"closed {message.data}" + (f" {message.extra}" if message.extra else "")
         return json.loads(message.data)

@@ -49,7 +49,7 @@ async def open_app(origin: str, address: str) -> int:
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         await session.get(address)
         tab = await session.ws_connect(f"{origin}/ws", headers={"Origin": origin})
-        found = re.search(rb'"pid": (\d+)', (await tab.receive_bytes(timeout=20)))
+        found = re.search(rb'"pid": (\d+)', (await tab.receive_bytes(timeout=180)))
         assert found
         return int(found[1])
 
@@ -59,7 +59,7 @@ async def test_ctrl_c_ends_it_and_the_app_without_a_word(number: signal.Signals)
     server, origin, address = start()
     pid = await open_app(origin, address)
     server.send_signal(number)
-    output, errors = await asyncio.to_thread(server.communicate, timeout=20)
+    output, errors = await asyncio.to_thread(server.communicate, timeout=180)
     assert (server.returncode, output, errors) == (0, "", "")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -69,8 +69,8 @@ async def test_the_app_ends_when_the_server_is_killed() -> None:
     server, origin, address = start()
     pid = await open_app(origin, address)
     server.kill()
-    await asyncio.to_thread(server.communicate, timeout=20)
-    for _ in range(100):
+    await asyncio.to_thread(server.communicate, timeout=180)
+    for _ in range(1800):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -86,7 +86,7 @@ def test_with_nohup_a_closed_terminal_ends_nothing() -> None:
     time.sleep(0.3)
     assert server.poll() is None
     server.send_signal(signal.SIGINT)
-    assert server.wait(timeout=20) == 0
+    assert server.wait(timeout=180) == 0
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:
