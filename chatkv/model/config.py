@@ -10,6 +10,7 @@ from chatkv.documents import DocumentError, parse_json
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.errors import ModelError
 from chatkv.model.known_keys import check_config, note_of
+from chatkv.model.lfs import refuse_pointer
 from chatkv.text import one_line
 
 MAX_BYTES = 64 * MIB
@@ -154,6 +155,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except UnreadableError as error:
         raise ModelError(f"{path} {error}") from None
     except DocumentError as error:
+        refuse_pointer(path)
         raise ModelError(f"{path}: {error}; download it again") from None
     if not isinstance(data, dict):
         raise ModelError(f"{path} must hold a JSON object; download it again")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from chatkv.files import UnreadableError, open_file
 from chatkv.model.errors import ModelError
+from chatkv.model.lfs import refuse_pointer
 from chatkv.text import one_line
 
 _MAGIC = b"GGUF"
@@ -56,6 +57,7 @@ def read_header(path: Path) -> Header:
     try:
         with open_file(path) as file:
             if file.read(4) != _MAGIC:
+                refuse_pointer(path)
                 raise ModelError(
                     f"{path} is not a GGUF file; download it again, or give a Hugging Face folder"
                 )

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
+from chatkv.model.lfs import refuse_pointer
 from chatkv.model.panics import NoPanic
 from chatkv.text import one_line
 
@@ -59,6 +60,7 @@ class TokenizerFolder:
 def _load_tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if file.is_file():
+        refuse_pointer(file)
         try:
             with _LOADING:
                 return Tokenizer.from_file(str(file))
