@@ -1,4 +1,4 @@
-"""The model package's one error."""
+"""The model package's errors."""
 
 from __future__ import annotations
 
@@ -10,3 +10,7 @@ class ModelError(ChatkvError):
 
     The message is one line for a person: what is wrong and what to do about it.
     """
+
+
+class LimitError(ModelError):
+    """What a model's files ask for takes more time, memory or output than it may."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from chatkv.model.errors import ModelError
-from chatkv.model.template import ChatTemplate, Piece
+from chatkv.model.confined_template import Template
+from chatkv.model.errors import LimitError, ModelError
+from chatkv.model.template import Piece
 from chatkv.model.thinking import CLOSE, OPEN
 from chatkv.model.wordings import Message
 
@@ -21,11 +22,13 @@ class Thinking(NamedTuple):
     newlines: bool
 
 
-def default_system(template: ChatTemplate) -> str | None:
+def default_system(template: Template) -> str | None:
     """What the template says as the system where no message does; None: nothing."""
     try:
         given = template.pieces([Message("system", "s", opaque=True), Message("user", "u", opaque=True)])
         alone = template.pieces([Message("user", "u", opaque=True)])
+    except LimitError:
+        raise
     except ModelError:
         return None
     if [p.message for p in given[:4]] != [None, 0, None, 1] or [p.message for p in alone[:2]] != [None, 0]:
@@ -36,23 +39,27 @@ def default_system(template: ChatTemplate) -> str | None:
     return own[len(before) : len(own) - len(after)].strip() or None
 
 
-def after_answer(template: ChatTemplate) -> str:
+def after_answer(template: Template) -> str:
     """What the template writes behind an answer; empty where it refuses to show one."""
     turns = [Message("user", "u"), Message("assistant", "a", opaque=True)]
     try:
         pieces = template.pieces(turns, generate=False)
+    except LimitError:
+        raise
     except ModelError:
         return ""
     return "".join(piece.text for piece in behind(pieces, 1))
 
 
-def thinking(template: ChatTemplate) -> Thinking:
+def thinking(template: Template) -> Thinking:
     """How the template of a thinking model treats thinking."""
     user = Message("user", "u", opaque=True)
     try:
         opening = "".join(piece.text for piece in behind(template.pieces([user]), 0))
         answer = Message("assistant", f"{OPEN}\nt\n{CLOSE}\n\na")
         shown = template.pieces([user, answer, Message("user", "v", opaque=True)])
+    except LimitError:
+        raise
     except ModelError:
         return Thinking(False, False, False)
     kept = "".join(piece.text for piece in shown if piece.message == 1)

@@ -17,8 +17,9 @@ import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
-from chatkv.model.errors import ModelError
+from chatkv.model.errors import LimitError, ModelError
 from chatkv.model.wordings import Message, wordings
+from chatkv.text import one_line
 
 PLAIN_TEMPLATE = """\
 {{ bos_token }}{% for message in messages %}
@@ -36,6 +37,9 @@ PLAIN_TEMPLATE = """\
 
 PLAIN_STOPS = ("\n\nUser:", "\nUser:")
 """There an answer to it ends: a model that was never taught to leave off goes on with the other's part."""
+
+# Characters that a template may write: of its own, about each message, and for each one of the texts.
+_OUTPUT, _OUTPUT_A_MESSAGE, _TIMES = 1 << 18, 1 << 12, 4
 
 # Private-use characters have no case and are no white space: filters such as trim leave them alone.
 _OPEN, _CLOSE, _DIGIT = "\ue0a0", "\ue0a1", 0xE0B0
@@ -56,29 +60,42 @@ class ChatTemplate:
         self._variables = dict(variables)
         try:
             self._template = _environment().from_string(source)
-        except jinja2.TemplateError as error:
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Beside Jinja's own errors: Python's compiler and the stack have their limits.
+            reason = one_line(str(error) or type(error).__name__, 200)
             raise ModelError(
-                f"the model's chat template is broken ({error}); use another model folder"
+                f"the model's chat template is broken ({reason}); use another model folder"
             ) from None
 
     def render(self, messages: Sequence[tuple[str, str]], generate: bool = True) -> str:
         """The prompt for (role, text) pairs; ``generate``: with the opening of the next answer.
 
-        Raises ModelError.
+        Raises ModelError, and LimitError where the template writes out of all proportion to the texts.
         """
         content = [{"role": role, "content": text} for role, text in messages]
+        most = _OUTPUT + _OUTPUT_A_MESSAGE * len(content) + _TIMES * sum(len(text) for _, text in messages)
         try:
-            return self._template.render(
+            rendered = self._template.render(
                 messages=content,
                 tools=None,
                 documents=None,
                 add_generation_prompt=generate,
                 **self._variables,
             )
+        except MemoryError:
+            raise
         except Exception as error:
             # Templates are programs out of a download: whatever they raise is theirs.
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ModelError(f"the model's chat template refuses this conversation: {reason[:200]}") from None
+            reason = one_line(str(error) or type(error).__name__, 200)
+            raise ModelError(f"the model's chat template refuses this conversation: {reason}") from None
+        if len(rendered) > most:
+            raise LimitError(
+                f"the model's chat template writes {len(rendered):,} characters about this conversation, "
+                f"more than {most:,}: use another model"
+            )
+        return rendered
 
     def pieces(self, messages: Sequence[Message], generate: bool = True) -> list[Piece]:
         """The rendered prompt in pieces; joined, they are what rendering the texts themselves gives.
@@ -94,6 +111,8 @@ class ChatTemplate:
         for said, places in wordings(messages):
             try:
                 found = self._pieces(said, generate)
+            except LimitError:
+                raise
             except ModelError as error:
                 refused = refused or error
                 continue
@@ -139,6 +158,8 @@ class ChatTemplate:
     def _try(self, roles: list[str], texts: list[str], generate: bool) -> str | None:
         try:
             return self.render(list(zip(roles, texts, strict=True)), generate)
+        except LimitError:
+            raise
         except ModelError:
             return None
 

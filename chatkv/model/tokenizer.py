@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from chatkv.model.confined_template import open_template
 from chatkv.model.detokenizer import DECODING, Detokenizer, TokenBytes, is_byte_level
 from chatkv.model.plaintext import PlainEncoder, any_of
 from chatkv.model.probe import after_answer, behind, default_system, thinking
-from chatkv.model.template import PLAIN_STOPS, PLAIN_TEMPLATE, ChatTemplate, Piece
+from chatkv.model.template import PLAIN_STOPS, Piece
 from chatkv.model.thinking import CLOSE, OPEN, ThinkingSplitter
 from chatkv.model.tokenizer_folder import TokenizerFolder
 from chatkv.model.wordings import Message
@@ -86,7 +87,7 @@ class Codec:
         bos = self._control.get(variables.get("bos_token", "")) if source.adds_bos else None
         self._begins = [] if bos is None else [bos]
         self._prompts: OrderedDict[_Key, tuple[int, ...]] = OrderedDict()
-        self._template = ChatTemplate(source.template or PLAIN_TEMPLATE, variables)
+        self._template = open_template(source.template, variables)
         self.stop_texts = () if source.template else PLAIN_STOPS
         self.notes = source.notes
         self.stop_ids = source.eos_ids | self._end_of_turn(variables.get("bos_token"))
