@@ -8,6 +8,7 @@ from chatkv.schema import option, problem_of
 PANEL = "Sampling"
 MOST_TOKENS = 2**31 - 1
 MAX_LOGPROBS = 20
+MOST_PRIORITY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,17 @@ class SamplingParams:
         | None
     ) = None
     """None: no log-probabilities; n: those of the chosen token and of the n likeliest."""
+
+    priority: Annotated[
+        int,
+        option(
+            "Larger: served before others, and evicted after them by --eviction priority.",
+            ge=-MOST_PRIORITY,
+            le=MOST_PRIORITY,
+            panel=PANEL,
+        ),
+    ] = 0
+    """Says nothing about the token that comes next: it is for the queue and the cache."""
 
     def problem(self) -> str | None:
         """Return one line that begins with the name of a value that can't work, else None."""

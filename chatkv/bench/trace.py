@@ -72,7 +72,9 @@ def run_trace(
         hit = copied = 0
         opened = None
         if blocks_for(len(entry.stored), size) <= cache.num_blocks:
-            opened = cache.open(index, entry.prompt, session=entry.session, lookup=request.lookup)
+            opened = cache.open(
+                index, entry.prompt, session=entry.session, lookup=request.lookup, priority=entry.priority
+            )
         if opened is None:
             result.not_admitted += 1
         else:

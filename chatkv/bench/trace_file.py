@@ -10,8 +10,9 @@ JSONL, a request a line, in one of two forms; a file has one of them:
 * Token ids: ``{"session": …, "turn": …, "prompt": [...], "output": [...]}``; ``prompt[:-1]`` is looked
   up, ``prompt + output[:-1]`` is stored, as after a real request.
 
-A request's ``session`` (``session_id``, or the first of a chain of ``parent_chat_id``) is kept. Requests are
-taken in file order: times, in whatever unit, are not read.
+A request may have a ``priority`` (0; a larger one goes first). Its ``session`` (``session_id``, or the first
+of a chain of ``parent_chat_id``) is kept. Requests are taken in file order: times, in whatever unit, are not
+read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from chatkv.errors import ChatkvError, UsageError
 from chatkv.files import MIB, UnreadableError, open_file, read_again
 from chatkv.kvcache.cache import blocks_for
 from chatkv.kvcache.events import Int32Array
+from chatkv.sampling import MOST_PRIORITY
 from chatkv.text import one_line
 
 DEFAULT_BLOCK = 16
@@ -54,6 +56,7 @@ class Entry(NamedTuple):
     """Written and kept, from the start of the prompt."""
     tokens: int
     scale: int
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,8 @@ def read_trace(trace: Trace, problem: Callable[[str], None]) -> Iterator[Entry]:
             if isinstance(record, int):
                 continue
             session = reader.session(record)
-            yield reader.hashed(record, session, trace.unit) if trace.hashes else _tokens(record, session)
+            entry = reader.hashed(record, session, trace.unit) if trace.hashes else _tokens(record, session)
+            yield entry._replace(priority=_priority(record))
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             problem(f"line {number} skipped: {_said(error)}")
 
@@ -224,6 +228,19 @@ def _tokens(record: dict[str, Any], session: str) -> Entry:
     if not len(prompt):
         raise ValueError("prompt is empty")
     return Entry(session, prompt, np.concatenate((prompt, output[:-1])), len(prompt), 1)
+
+
+def _priority(record: dict[str, Any]) -> int:
+    """Larger goes first, and is evicted last by the strategy ``priority``."""
+    given = record.get("priority")
+    if given is None:
+        return 0
+    if type(given) is not int or not -MOST_PRIORITY <= given <= MOST_PRIORITY:
+        shown = one_line(repr(given), 30)
+        raise ValueError(
+            f"priority must be a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}, got {shown}"
+        )
+    return given
 
 
 def _token_ids(value: Any, name: str) -> Int32Array:

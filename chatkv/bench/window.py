@@ -22,6 +22,14 @@ class Asks(Protocol):
     def prompt(self) -> Int32Array:
         """What is looked up."""
 
+    @property
+    def scale(self) -> int:
+        """Tokens that each id of ``prompt`` stands for."""
+
+    @property
+    def priority(self) -> int:
+        """Larger goes first."""
+
 
 T = TypeVar("T", bound=Asks)
 
@@ -47,7 +55,14 @@ def turns(entries: Iterable[T], cache: KVCache, queue: WaitingQueue, window: int
     while True:
         for number, entry in source:
             waiting[number] = entry
-            request = Request(number, entry.session, entry.prompt, max_tokens=1)
+            request = Request(
+                number,
+                entry.session,
+                entry.prompt,
+                max_tokens=1,
+                priority=entry.priority,
+                unit=entry.scale,
+            )
             request.arrived = served
             queue.add(request)
             if len(waiting) == window:

@@ -79,6 +79,7 @@ class Generation:
             own.tokens[: own.prompt_tokens],
             max_tokens=own.max_tokens,
             namespace=own.namespace,
+            priority=own.priority,
         )
         return Generation(request, sibling.sampling, self._codec, self.queued, behind, chat=self._chat)
 

@@ -62,6 +62,7 @@ def take_in(
         np.array(prompt, dtype=np.int32),
         max_tokens=generate.sampling.max_tokens,
         namespace=generate.namespace,
+        priority=generate.sampling.priority,
     )
 
 

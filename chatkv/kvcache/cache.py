@@ -190,12 +190,16 @@ class KVCache(ABC):
         headroom: int = 0,
         reuse: bool = True,
         lookup: Lookup | None = None,
+        priority: int = 0,
     ) -> Opened | None:
         """Give ``request`` a row that starts with its longest cached prefix, locked.
 
         Without ``reuse`` all of the prompt is computed, and stored as ever (for the prompt's own
         log-probabilities every position must run) [B26]. ``lookup`` is as in ``peek``: where
         nothing happened since, the prompt is not looked up again.
+
+        What the request uses or stores has at least its ``priority``; eviction ``priority`` takes smaller
+        ones first.
 
         None, with nothing changed, where the whole prompt (int32 [n], n ≥ 1) would not fit beside what
         others use, leaving ``headroom`` blocks [S9, S11, B10]. Raises DuplicateRequestError, and
@@ -208,7 +212,7 @@ class KVCache(ABC):
             raise ValueError(f"request {request}: a prompt needs at least one token")
         if headroom < 0:
             raise ValueError(f"request {request}: headroom must be at least 0, got {headroom}")
-        row = Row(request, session, namespace, len(tokens), reuse)
+        row = Row(request, session, namespace, len(tokens), reuse, priority)
         if lookup is None:
             lookup = Lookup()
         if not self._fits(row, tokens, headroom, lookup):
@@ -268,7 +272,7 @@ class KVCache(ABC):
         filled = blocks_for(written, size)
         if filled - shared > self.room:
             return None
-        twin = Row(child, row.session, row.namespace, row.prompt_tokens, row.reuse)
+        twin = Row(child, row.session, row.namespace, row.prompt_tokens, row.reuse, row.priority)
         self.log.emit(
             ev.RequestOpened,
             request=child,

@@ -58,6 +58,8 @@ def _check_node(tree: RadixTree, node: Node) -> None:
         raise IntegrityError(f"{name} is in namespace {node.namespace!r}, its parent is not")
     if node.locks < 0 or (parent.parent is not None and parent.locks < node.locks):
         raise IntegrityError(f"{name} has {node.locks} locks, its parent {parent.locks}")
+    if parent.parent is not None and parent.priority < node.priority:
+        raise IntegrityError(f"{name} has priority {node.priority}, its parent {parent.priority}")
     _check_order(tree, node)
 
 

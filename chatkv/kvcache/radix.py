@@ -207,8 +207,7 @@ class RadixTree:
         if old is not None and old.parent is not None:
             self._used(old, hit=True)
         if priority > 0:
-            for node in self.path(result.node):
-                node.priority = max(node.priority, priority)
+            self._raise(result.node, priority)
             self.leaves.changed(result.node)
         return result
 
@@ -221,12 +220,13 @@ class RadixTree:
         *,
         behind: int | None = None,
         cut: bool = True,
+        priority: int = 0,
     ) -> Inserted:
         """Put whole blocks of ``tokens`` below ``start``; what is there already keeps its own blocks.
 
         They come ``behind`` so many tokens of the path to ``start``: at its end unless told otherwise. A leaf
-        that ``request`` stored grows in place. Unless ``cut``, a run that is there already and ends inside a
-        node leaves that node whole.
+        that ``request`` stored grows in place, a new one has the ``priority``. Unless ``cut``, a run that is
+        there already and ends inside a node leaves that node whole.
         """
         size, data = self.block_size, token_data(tokens)
         width, end, at = 4 * size, len(data), 0  # in bytes
@@ -246,7 +246,7 @@ class RadixTree:
             if child is None:
                 dropped, pinned = self._supersede(node, key, request) if self.tails else (EMPTY, False)
                 put = self._add if pinned else self._put
-                node = put(node, data[at:], blocks[at // width :].tobytes(), request)
+                node = put(node, data[at:], blocks[at // width :].tobytes(), request, priority)
                 if pinned:  # the block that took the tail's place, and no more, so that the bound holds
                     self.pin(node if node.num_blocks == 1 else self._split(node, size), True)
                 return Inserted(node, at // 4, dropped)
@@ -267,6 +267,7 @@ class RadixTree:
         request: int | None = None,
         *,
         behind: int | None = None,
+        priority: int = 0,
     ) -> Inserted:
         """Keep a partly filled block below ``parent``, unless its tokens are there already (``present``).
 
@@ -284,7 +285,7 @@ class RadixTree:
         if (child := parent.covering(key)) is not None:
             return Inserted(child, len(tokens), EMPTY)
         dropped, pinned = self._supersede(parent, key, request)
-        node = self._add(parent, key, np.array([block], dtype=np.int32).tobytes(), request)
+        node = self._add(parent, key, np.array([block], dtype=np.int32).tobytes(), request, priority)
         if pinned:
             self.pin(node, True)
         return Inserted(node, 0, dropped)
@@ -308,11 +309,11 @@ class RadixTree:
         pinned = tail.pinned
         return data_tokens(self._cut(tail, 0, "superseded", 1, request)[0]), pinned
 
-    def _put(self, parent: Node, data: bytes, block_data: bytes, request: int | None) -> Node:
+    def _put(self, parent: Node, data: bytes, block_data: bytes, request: int | None, priority: int) -> Node:
         # One that gave way and comes back finds what it stored before, maybe without a lock on it yet.
         grows = request is not None and parent.owner == request and parent.locks and not parent.children
         if not grows or parent.parent is None:
-            return self._add(parent, data, block_data, request)
+            return self._add(parent, data, block_data, request, priority)
         parent.data += data
         parent.end += len(data) // 4
         parent.block_data += block_data
@@ -323,15 +324,16 @@ class RadixTree:
         self.touch(parent)
         return parent
 
-    def _add(self, parent: Node, data: bytes, block_data: bytes, request: int | None) -> Node:
+    def _add(self, parent: Node, data: bytes, block_data: bytes, request: int | None, priority: int) -> Node:
         log = self.log
         node = Node(self._next_id, parent, data, block_data, log.clock + 1, parent.namespace)
         self._next_id += 1
-        node.owner = request
+        node.owner, node.priority = request, priority
         if parent.parent is None:
             self.roots[parent.namespace] = parent  # it may just have lost its last child, and its place
         parent.add_child(node.key(self.block_size), node, self.ordered)
         self.leaves.discard(parent)
+        self._raise(parent, priority)
         self.total_tokens += len(data) // 4
         self.total_blocks += len(block_data) // 4
         self.evictable += len(block_data) // 4
@@ -389,11 +391,23 @@ class RadixTree:
         if node.locks == 0 and not node.children:
             self.leaves.add(node)
 
-    def lock(self, node: Node, request: int | None = None) -> int:
-        """Lock the path to ``node``; returns how many blocks stopped being evictable."""
+    @staticmethod
+    def _raise(node: Node, priority: int) -> None:
+        """The path to ``node`` has at least this priority: no node has less than one below it [R18]."""
+        while (parent := node.parent) is not None and node.priority < priority:
+            node.priority = priority
+            node = parent
+
+    def lock(self, node: Node, request: int | None = None, priority: int | None = None) -> int:
+        """Lock the path to ``node``; returns how many blocks stopped being evictable.
+
+        With a ``priority`` the path takes it, where it is the larger one.
+        """
         self.log.emit(ev.PathLocked, node=node.id, request=request)
         now, taken = self.log.clock, 0
         self.leaves.discard(node)
+        if priority is not None:
+            self._raise(node, priority)
         while (parent := node.parent) is not None:
             if node.locks == 0:
                 taken += node.num_blocks

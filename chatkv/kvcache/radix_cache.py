@@ -131,7 +131,7 @@ class RadixCache(KVCache):
         if node.owner != row.request:
             node.owner = None  # what others start with is a node of its own
         row.handle = node
-        self.tree.lock(node, row.request)
+        self.tree.lock(node, row.request, row.priority)
         if found.tokens:
             path = found.path[1:]
             if not path or path[-1] is not node:
@@ -184,7 +184,7 @@ class RadixCache(KVCache):
         assert parent.handle is not None
         child.handle = self.tree.reaching(parent.handle, parent.published * self.block_size)
         child.handle.owner = None
-        self.tree.lock(child.handle, child.request)
+        self.tree.lock(child.handle, child.request, child.priority)
         path = self.tree.path(child.handle)
         for n in path:
             n.hits += 1
@@ -203,7 +203,9 @@ class RadixCache(KVCache):
         if start * size <= row.prompt_tokens < full * size:
             row.handle.owner = None  # the answer starts a node of its own
         tokens, blocks = row.tokens.array[start * size : full * size], row.blocks.array[start:full].copy()
-        stored = self.tree.store(row.handle, tokens, blocks, row.request, behind=start * size, cut=False)
+        stored = self.tree.store(
+            row.handle, tokens, blocks, row.request, behind=start * size, cut=False, priority=row.priority
+        )
         self._settle_blocks(row, start, blocks, stored)
         self._hold(row, stored.node)
 
@@ -211,7 +213,7 @@ class RadixCache(KVCache):
         """The row's lock moves on to ``node``."""
         if node is not row.handle:
             assert row.handle is not None
-            self.tree.lock(node, row.request)
+            self.tree.lock(node, row.request, row.priority)
             self.tree.unlock(row.handle, row.request)
             row.handle = node
 
@@ -268,6 +270,7 @@ class RadixCache(KVCache):
             block,
             row.request,
             behind=written - rest,
+            priority=row.priority,
         )
         if stored.present == 0:
             self.pool.keep(row.blocks.array[row.published : row.published + 1])

@@ -47,6 +47,7 @@ class Row:
         "blocks",
         "handle",
         "namespace",
+        "priority",
         "prompt_tokens",
         "published",
         "request",
@@ -56,7 +57,13 @@ class Row:
     )
 
     def __init__(
-        self, request: int, session: str, namespace: str, prompt_tokens: int, reuse: bool = True
+        self,
+        request: int,
+        session: str,
+        namespace: str,
+        prompt_tokens: int,
+        reuse: bool = True,
+        priority: int = 0,
     ) -> None:
         self.request = request
         self.session = session
@@ -64,6 +71,8 @@ class Row:
         self.prompt_tokens = prompt_tokens
         self.reuse = reuse
         """Whether the prompt may be looked up; what is written is stored either way."""
+        self.priority = priority
+        """Of what it stores, where the cache evicts by priority."""
         self.tokens = IntBuffer(prompt_tokens)
         self.blocks = IntBuffer(16)
         self.published = 0

@@ -1,8 +1,9 @@
 """In what order the waiting requests are looked at: the queue policies.
 
-A policy gets the waiting requests in order of arrival, each with the tokens that the cache would spare
-it now, and orders them. All orders are stable: equals stay in order of arrival. No policy says who is
-admitted; ``WaitingQueue`` does, and it bounds how often anyone is overtaken.
+A policy gets the waiting requests in order of arrival (those of a larger priority before the others),
+each with the tokens that the cache would spare it now, and orders them. All orders are stable: equals stay
+in order of arrival. No policy says who is admitted; ``WaitingQueue`` does: a larger priority goes first
+whatever the policy, and how often anyone is overtaken is bounded.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chatkv.kvcache.cache import KVCache
+from chatkv.kvcache.cache import KVCache, blocks_for
 from chatkv.kvcache.node import Node, token_data
 from chatkv.kvcache.radix import RadixTree
 from chatkv.scheduler.names import MATCH_LIMIT
@@ -62,12 +63,13 @@ def _fcfs(waiters: list[Waiter], cache: KVCache, now: int) -> list[Waiter]:
 def _lpm(waiters: list[Waiter], cache: KVCache, now: int) -> list[Waiter]:
     """The longest cached prefix first; those who wait for an earlier one's prefix last [S1, S4]."""
     # What is shared can be found only in whole blocks while its owner runs.
-    shared = max(SHARED_TOKENS, cache.block_size)
     begun: set[tuple[str, bytes]] = set()
     out = []
     for waiter in waiters:
         request = waiter.request
-        if waiter.matched is not None and waiter.matched <= SHARED_TOKENS and cache.kind != "none":
+        shared = max(blocks_for(SHARED_TOKENS, request.unit), cache.block_size)
+        few = waiter.matched is not None and waiter.matched * request.unit <= SHARED_TOKENS
+        if few and cache.kind != "none":
             start = (request.namespace, token_data(request.tokens[:shared]))
             waiter = waiter._replace(held=start in begun)
             if request.num_tokens >= shared:

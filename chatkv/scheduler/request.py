@@ -39,18 +39,32 @@ class Request:
         "namespace",
         "overtaken",
         "preemptions",
+        "priority",
         "prompt_tokens",
         "session",
         "state",
+        "unit",
     )
 
     def __init__(
-        self, id: int, session: str, prompt: Int32Array, *, max_tokens: int, namespace: str = ""
+        self,
+        id: int,
+        session: str,
+        prompt: Int32Array,
+        *,
+        max_tokens: int,
+        namespace: str = "",
+        priority: int = 0,
+        unit: int = 1,
     ) -> None:
         self.id = id
         self.session = session
         self.namespace = namespace
         self.max_tokens = max_tokens
+        self.priority = priority
+        """Larger: it is admitted before those with less, and what it leaves in the cache stays longer."""
+        self.unit = unit
+        """Tokens that each of its ids stands for: more than 1 in a trace of hashed blocks."""
         self.buffer = IntBuffer(2 * len(prompt))
         self.buffer.extend(prompt)
         self.prompt_tokens = len(prompt)

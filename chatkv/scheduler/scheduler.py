@@ -3,8 +3,9 @@
 A step has a budget of tokens. Running requests come first (each decoding one takes one token, so that
 no answer stutters while others prefill), then those still in prefill, then waiting ones in the order of
 the queue's policy. When the pool is full, idle cached prefixes are evicted; when nothing idle is left,
-the running request that arrived last is preempted: its tokens are kept, its blocks freed, and it comes
-back by matching again. The one that arrived first is never preempted, so something always goes on.
+the running request that arrived last is preempted, of those with the lowest priority: its tokens are kept,
+its blocks freed, and it comes back by matching again. The one that arrived first of those with the highest
+is never preempted, so something always goes on.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class Scheduler:
             if 0 < possible < count:  # place what fits, the rest in a later step
                 count = possible
                 continue
-            victim = request if self._outgrown(request) else self.running[-1]
+            victim = request if self._outgrown(request) else self._victim()
             if len(self.running) == 1 or self._outgrown(victim):
                 if victim not in exhausted:
                     exhausted.append(victim)
@@ -191,6 +192,13 @@ class Scheduler:
             if victim is request:
                 return 0
         return count
+
+    def _victim(self) -> Request:
+        """Who gives way: of the lowest priority the last to arrive. One that is due has the highest, or those
+        that may not overtake it any more could keep it from ever getting done.
+        """
+        top = max(r.priority for r in self.running)
+        return min(self.running, key=lambda r: (top if self.waiting.due(r) else r.priority, -r.id))
 
     def _outgrown(self, request: Request) -> bool:
         """Even alone it could not go on: only blocks that it shares with others let it come so far."""
@@ -201,15 +209,16 @@ class Scheduler:
         return room * self.cache.block_size - request.computed
 
     def _preempt(self, victim: Request) -> None:
+        reason = "pool full: the last to arrive gives way"
+        if victim is not self.running[-1]:
+            reason = f"pool full: the last to arrive of priority {victim.priority} gives way"
         self.cache.close(victim.id, "preempted")
         self.running.remove(victim)
         victim.state = State.WAITING
         victim.computed = 0
         victim.preemptions += 1
         self.waiting.add(victim)
-        self.log.emit(
-            ev.RequestPreempted, request=victim.id, reason="pool full: the last to arrive gives way"
-        )
+        self.log.emit(ev.RequestPreempted, request=victim.id, reason=reason)
 
     def _admit(self, work: list[Work], budget: int) -> None:
         """Waiting requests in their order, until one does not fit: nobody passes whose turn it is [S10]."""
@@ -228,6 +237,7 @@ class Scheduler:
                 resumed=request.preemptions > 0,
                 headroom=self.admission.headroom(self.cache, request, self.running, fresh),
                 lookup=request.lookup,
+                priority=request.priority,
             )
             if opened is None:
                 return

@@ -2,7 +2,8 @@
 
 A request is *overtaken* whenever one that arrived later is admitted while it waits. Whatever the
 policy, one that was overtaken ``max_overtaken`` times is *due*: nobody but an earlier due one is admitted
-before it. So no request is ever overtaken more often than that. It keeps its count when it is preempted.
+before it, whatever their priorities. So no request is ever overtaken more often than that. It keeps its
+count when it is preempted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class WaitingQueue:
     def add(self, request: Request) -> None:
         """It waits, at the place of its arrival."""
         insort(self._requests, request, key=_arrival)
-        if self.max_overtaken and request.overtaken >= self.max_overtaken:
+        if self.due(request):
             insort(self._due, request, key=_arrival)
 
     def remove(self, request: Request) -> None:
@@ -64,8 +65,14 @@ class WaitingQueue:
             self._due.remove(request)
 
     def arrange(self, cache: KVCache, now: int) -> None:
-        """Look the waiting requests up and order them; ``now``: the tokens computed so far."""
-        self._order = self.policy.rank(self._requests, cache, now)
+        """Look the waiting requests up and order them; ``now``: the tokens computed so far.
+
+        A larger priority goes first, as in SGLang (in vLLM it is the smaller one). They come to the policy
+        in that order too, so that none waits for the prefix of one with less.
+        """
+        requests = sorted(self._requests, key=lambda r: -r.priority)
+        self._order = self.policy.rank(requests, cache, now)
+        self._order.sort(key=lambda w: -w.request.priority)
         if self._due:
             late = {request.id for request in self._due}
             self._order.sort(key=lambda w: (0, w.request.id) if w.request.id in late else (1, 0))
@@ -84,8 +91,16 @@ class WaitingQueue:
         self.passed_by(request)
 
     def may_pass(self, request: Request) -> bool:
-        """Whether ``request``, which does not wait, may run now: nobody who came before it is due."""
+        """Whether ``request``, which does not wait, may run now: nobody who came before it is due, and
+        nobody of a larger priority waits.
+        """
+        if any(other.priority > request.priority for other in self._requests):
+            return False
         return not self._due or request.id < self._due[0].id
+
+    def due(self, request: Request) -> bool:
+        """Whether ``request`` was overtaken as often as anyone may be."""
+        return 0 < self.max_overtaken <= request.overtaken
 
     def passed_by(self, request: Request) -> None:
         """``request`` runs: all who came before it and wait were overtaken once more."""

@@ -93,3 +93,16 @@ def test_the_command_tells_policy_window_and_overtaking(
         error = capsys.readouterr().err
         assert bad[0] in error
         assert error.count("\n") == 1
+
+
+def test_a_line_s_priority_goes_first_and_a_bad_one_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    lines: list[dict[str, object]] = [
+        {"prompt": [id] * 5, "output": [1], "priority": priority}
+        for id, priority in enumerate((0, 2, -1, "high", 2.5, 5000), start=1)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    result = run_trace(make_cache("radix", 64, 4), path, queue=WaitingQueue(), window=3)
+    assert result.overtaken == [1, 0, 0]
+    assert len(result.bad_lines) == 3
+    assert all("priority must be a whole number from -1000 to 1000" in line for line in result.bad_lines)

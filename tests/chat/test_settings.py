@@ -22,6 +22,7 @@ from tests.chat.shared import only_file, reload, say
         ("top_p", "1", 1),
         ("seed", "3", 3),
         ("top_k", "+5", 5),
+        ("priority", "-3", -3),
     ],
 )
 def test_values(name: str, text: str, wanted: object) -> None:
@@ -40,6 +41,7 @@ def test_values(name: str, text: str, wanted: object) -> None:
         ("top_p", "0"),
         ("top_p", "1.1"),
         ("top_k", "2.5"),
+        ("priority", "1001"),
         ("max_tokens", "0"),
         ("seed", "[" * 5000),
         ("seed", '"3"'),

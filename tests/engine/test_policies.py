@@ -25,7 +25,12 @@ def script(rng: random.Random, session: int) -> list[str]:
 
 def options(session: int, turn: int) -> dict[str, float]:
     seed = 100 * session + turn
-    return {"max_tokens": 3 + seed % 8, "temperature": 0.9 * (seed % 2), "seed": seed}
+    return {
+        "max_tokens": 3 + seed % 8,
+        "temperature": 0.9 * (seed % 2),
+        "seed": seed,
+        "priority": seed % 5 - 2,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +93,10 @@ def test_each_session_says_what_it_says_alone(
     assert max(e.overtaken for e in rig.events if isinstance(e, ev.RequestAdmitted)) <= 3
     assert rig.cache.clear()
     assert rig.cache.free == 44
+
+
+def test_a_larger_priority_is_answered_first(tiny_llama: Tiny) -> None:
+    rig = Rig(tiny_llama.decoder, max_running=1)
+    ids = [rig.ask([Turn("user", "5")], max_tokens=2, priority=priority) for priority in (0, -1, 3)]
+    rig.run()
+    assert list(rig.finished) == [ids[2], ids[0], ids[1]]
