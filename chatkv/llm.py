@@ -217,7 +217,7 @@ class LLM:
     @property
     def mirror(self) -> Mirror:
         """What the cache holds: nodes, blocks, requests, totals. It goes on only when it is asked for again
-        (here, or by ``generate`` and ``snapshot``), never while it is being read in the same thread.
+        (here, or by ``snapshot``) or a prompt is, never while it is being read in the same thread.
         """
         self._fold()
         return self._mirror
@@ -286,6 +286,7 @@ class LLM:
         inbox = Inbox()
         with self._lock:
             self._check_open()
+            self._fold()  # else what nobody looks at would pile up
             name = session or f"prompt {next(self._numbers)}"
             request = self._engine.submit(GenerateRequest(name, prompt, params, namespace))
             for said in self._early.pop(request, ()):

@@ -214,6 +214,40 @@ def test_the_mirror_and_the_snapshot_show_what_the_cache_holds(llm: LLM, tmp_pat
     assert max(map(len, console.export_text().splitlines())) <= 60
 
 
+def test_what_nobody_looks_at_does_not_pile_up(llm: LLM) -> None:
+    for _ in range(40):
+        for _ in llm.stream(PROMPT, greedy(3)):
+            pass
+    assert len(llm._unfolded) < 40
+    assert llm.mirror.check() == []
+    assert llm._inboxes == {}
+    assert llm._early == {}
+
+
+@pytest.mark.parametrize("fault", [ValueError(), SystemExit()])
+def test_a_listener_that_raises_is_dropped(llm: LLM, fault: BaseException) -> None:
+    def listener(event: object) -> None:
+        raise fault
+
+    llm.events.subscribe(listener)
+    assert llm.generate(PROMPT, greedy(2)).ok
+    assert llm.generate(PROMPT, greedy(2)).ok
+
+
+def test_an_engine_that_died_answers_everybody(model: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading.Codec, "load", lambda folder: NumberCodec())
+    monkeypatch.setattr(loading, "resolve", lambda name, progress: Path(name))
+    with LLM(str(model.folder), num_blocks=64, block_size=4, dtype="fp32", threads=1) as llm:
+
+        def die() -> None:
+            raise SystemExit(3)
+
+        monkeypatch.setattr("chatkv.engine.core.EngineCore.step", lambda core: die())
+        outputs = llm.generate([PROMPT, PROMPT], greedy(3))
+        assert [output.error for output in outputs] == ["the engine stopped: SystemExit: 3"] * 2
+        assert llm.lookup(PROMPT).problem == "the engine stopped: SystemExit: 3"
+
+
 def test_a_closed_one_says_so(model: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.Codec, "load", lambda folder: NumberCodec())
     monkeypatch.setattr(loading, "resolve", lambda name, progress: Path(name))

@@ -10,6 +10,9 @@ import numpy.typing as npt
 from chatkv.insight.nodes import Row
 from chatkv.kvcache.events import Int32Array
 
+SESSIONS_KEPT = 1_000
+"""The latest of them."""
+
 
 class ClosedRows:
     """One row a session at most; a kept row is never changed, so copies share it."""
@@ -28,7 +31,10 @@ class ClosedRows:
         """The row is over; said twice, what it was the first time counts."""
         kept = self._rows.get(row.session)
         if row.blocks and (kept is None or kept[1].request != row.request):
+            self._rows.pop(row.session, None)
             self._rows[row.session] = seq, replace(row)
+            if len(self._rows) > SESSIONS_KEPT:
+                del self._rows[next(iter(self._rows))]
 
     def drop(self, session: str) -> None:
         """It asked again."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Set
 
 from chatkv.kvcache.events import ROOT
 
-_KEPT = 1_000
-"""Requests that are over of which it is known where they ended."""
+KEPT = 1_000
+"""Requests that are over, and sessions, of which it is known where they ended: the latest."""
 
 
 class Ends:
@@ -24,11 +24,14 @@ class Ends:
         self.version = 0
         """Grows with every change."""
         self._at: dict[int, set[str]] = {}
+        """Node → the sessions that end there."""
+        self._unnamed: set[int] = set()
+        """Nodes in which a session ends that is not kept any more."""
         self._over: dict[int, int] = {}
         """Request that is over → node."""
         self._over_at: dict[int, set[int]] = {}
         self._stands: dict[str, int] = {}
-        """Session → the request that is over and that it goes on from."""
+        """Session → the request that is over and that it goes on from; none but those in ``sessions``."""
         self._lost: dict[int, set[int]] = {}
         """Request that is over → nodes of its path that were evicted since, from the end."""
 
@@ -54,7 +57,7 @@ class Ends:
             self._stands[session] = request
             self._lost.pop(request, None)
             self._keep(request, node)
-            if len(self._over) > _KEPT:
+            if len(self._over) > KEPT:
                 oldest = next(iter(self._over))
                 self._drop(oldest)
                 self._lost.pop(oldest, None)
@@ -94,6 +97,9 @@ class Ends:
                 self.open[request] = heir
         for session in self._at.pop(node, ()):
             self._put(session, heir)
+        if node in self._unnamed:
+            self._unnamed.discard(node)
+            self._pass_on(heir)
         for request in tuple(self._over_at.get(node, ())):
             self._keep(request, heir)
         self.version += 1
@@ -105,6 +111,7 @@ class Ends:
         self._stands.clear()
         self._lost.clear()
         self._at.clear()
+        self._unnamed.clear()
         self._over.clear()
         self._over_at.clear()
         self.version += 1
@@ -112,12 +119,14 @@ class Ends:
     def __iter__(self) -> Iterator[int]:
         yield from self.open.values()
         yield from self._at
+        yield from self._unnamed
 
     def copy(self) -> Ends:
         """An independent copy."""
         twin = Ends()
         twin.open, twin.sessions, twin.version = self.open.copy(), self.sessions.copy(), self.version
         twin._at = {node: sessions.copy() for node, sessions in self._at.items()}
+        twin._unnamed = self._unnamed.copy()
         twin._stands = self._stands.copy()
         twin._lost = {request: nodes.copy() for request, nodes in self._lost.items()}
         twin._over = self._over.copy()
@@ -125,8 +134,20 @@ class Ends:
         return twin
 
     def _put(self, session: str, node: int) -> None:
+        """The newest ones end at the end of ``sessions``; a move of its end is nothing new of a session."""
         self.sessions[session] = node
         self._at.setdefault(node, set()).add(session)
+        if len(self.sessions) > KEPT:
+            oldest = next(iter(self.sessions))
+            end = self.sessions[oldest]
+            self._leave(oldest)
+            self._stands.pop(oldest, None)
+            self._pass_on(end)
+
+    def _pass_on(self, node: int) -> None:
+        """A session whose name is not kept ends in ``node``."""
+        if node != ROOT:
+            self._unnamed.add(node)
 
     def _leave(self, session: str) -> None:
         node = self.sessions.pop(session, None)

@@ -98,7 +98,7 @@ class Mirror(TreeRecords):
         row.reused_blocks, row.reused, row.written = len(event.blocks), event.tokens, event.tokens
         for node in path:
             node.hits += 1
-            node.sessions.add(row.session)
+            node.share(row.session)
             self._marks.reuse(node, event.request)
             self._look(node)
         if path:
@@ -125,7 +125,7 @@ class Mirror(TreeRecords):
         node.copied_epoch = self.epoch
         # A node of which only a few tokens were copied was not reused as a node: it keeps its mark.
         if event.tokens == len(node.tokens):
-            node.sessions.add(row.session)
+            node.share(row.session)
             self._marks.reuse(node, event.request)
         self._look(node)
 
@@ -137,7 +137,7 @@ class Mirror(TreeRecords):
         row = self.rows[event.request]
         row.blocks[event.logical : event.logical + len(event.new)] = event.new.tolist()
         for owner in set(self._blocks.owner[event.new].tolist()):
-            self.nodes[owner].sessions.add(row.session)
+            self.nodes[owner].share(row.session)
             self.changed.add(owner)
 
     def _freed(self, event: kv.BlocksFreed) -> None:

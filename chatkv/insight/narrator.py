@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import NamedTuple
 
 from chatkv.insight.kinds import KINDS, ORDER, UNTOLD, Names, caption, node_name, request_name
@@ -123,7 +123,7 @@ class Narrator:
         chats = " and ".join(who) if len(who) == 2 else f"{len(who)} chats"
         return f"{chats} share their first {tokens}: {split}"
 
-    def _copied(self, event: kv.NodeSplit, among: list[kv.Event], mirror: Mirror, who: set[str]) -> int:
+    def _copied(self, event: kv.NodeSplit, among: list[kv.Event], mirror: Mirror, who: Set[str]) -> int:
         """Tokens behind it that all of ``who`` have, though not in one block: copied by one from another."""
         for after in among:
             if (

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 
 from chatkv.kvcache.events import Int32Array
+
+SHARERS_KEPT = 1_000
+"""Sessions of a node: a prompt that all begin with would gather every session there ever was."""
 
 
 class BlockState(IntEnum):
@@ -72,12 +76,24 @@ class Node:
     """When slots of it were last copied."""
     mark: Mark = Mark.IDLE
     children: list[int] = field(default_factory=list)
-    sessions: set[str] = field(default_factory=set)
-    """Those that stored or reused it."""
+    sharers: dict[str, None] = field(default_factory=dict)
+    """What ``sessions`` is made from, the latest at the end."""
     news: int = 0
     """How many active requests stored into it; what ``mark`` is made from."""
     reuses: int = 0
     """How many active requests reused it; what ``mark`` is made from."""
+
+    @property
+    def sessions(self) -> Set[str]:
+        """Those that stored or reused it; of more than ``SHARERS_KEPT`` the latest."""
+        return self.sharers.keys()
+
+    def share(self, session: str) -> None:
+        """``session`` stored or reused it."""
+        self.sharers.pop(session, None)
+        self.sharers[session] = None
+        if len(self.sharers) > SHARERS_KEPT:
+            del self.sharers[next(iter(self.sharers))]
 
     @property
     def glyph(self) -> str:
@@ -114,7 +130,7 @@ class Node:
             self.copied_epoch,
             self.mark,
             self.children.copy(),
-            self.sessions.copy(),
+            self.sharers.copy(),
             self.news,
             self.reuses,
         )

@@ -21,6 +21,9 @@ from chatkv.insight.requests import RequestBook, RequestView, Totals
 from chatkv.insight.tree import Tree
 from chatkv.kvcache import events as kv
 
+DEPARTED_KEPT = 10_000
+"""Nodes that left, until somebody asks which."""
+
 
 class MirrorState:
     """The state of one cache at ``seq``.
@@ -221,13 +224,22 @@ class MirrorState:
         """Path of node ids (root's child first) and tokens a prompt would share; see ``Tree.match``."""
         return self._tree.match(tokens, namespace)
 
+    def _depart(self, node: int) -> None:
+        self.departed.add(node)
+        if len(self.departed) > DEPARTED_KEPT:
+            self.departed.clear()
+            self._tree.renew()
+
     def take_changed(self) -> set[int]:
         """Live nodes whose looks or place changed since the last call; for the owner, once a frame."""
         taken, self.changed = self.changed, set()
         return taken
 
     def take_departed(self) -> set[int]:
-        """Nodes that left the tree since the last call; ids that came and went in between are among them."""
+        """Nodes that left the tree since the last call; ids that came and went in between are among them.
+
+        They are forgotten where nobody asks for long: ``nodes`` is another dict then, and all may be new.
+        """
         taken, self.departed = self.departed, set()
         return taken
 

@@ -54,6 +54,11 @@ class Tree:
         if (key := self._key(node)) is not None:
             self._by_block.setdefault(key, node.id)
 
+    def renew(self) -> None:
+        """Have ``nodes`` be another dict: whoever follows it looks at all of it anew."""
+        self.nodes = self.nodes.copy()
+        self.counts = self.counts.copy(self.nodes)
+
     def succeed(self, node: Node, heir: Node) -> None:
         """``heir``, a sibling with the same tokens, takes what hung under ``node``; a match finds it now.
 

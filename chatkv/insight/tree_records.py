@@ -27,7 +27,7 @@ class TreeRecords(MirrorState):
     def _session(self, node: Node, request: int | None) -> None:
         row = None if request is None else self.rows.get(request)
         if row is not None:
-            node.sessions.add(row.session)
+            node.share(row.session)
 
     def _stored(self, event: kv.NodeStored) -> None:
         self.nodes[event.parent]
@@ -117,7 +117,7 @@ class TreeRecords(MirrorState):
         self._pins.discard(node.id)
         self._ends.evict(node.id, node.parent)
         self.changed.discard(node.id)
-        self.departed.add(node.id)
+        self._depart(node.id)
         self.changed.add(node.parent)
         self.structure_version += 1
 

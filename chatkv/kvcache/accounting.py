@@ -85,6 +85,7 @@ class Ledger:
         if row.published > stop:
             tail = row.tokens.array[stop * self._size :]
             self._history.store_tail(end, tail, int(row.blocks.array[stop]))
+        self._history.tidy(end for end, _ in self._ends.values())
         if row.session:
             key = (row.session, row.namespace)
             self._sessions[key] = row.tokens.array.copy()

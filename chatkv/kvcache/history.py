@@ -8,6 +8,8 @@ always gone before its parent, so what is left stays reachable).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,8 @@ import numpy as np
 from chatkv.kvcache.events import Int32Array
 from chatkv.kvcache.node import common_prefix, token_data
 
+_SPARE = 1_024
+"""Entries that may be of no use any more."""
 START = 0
 """The entry that every chain begins under."""
 
@@ -112,6 +116,24 @@ class History:
             oldest = next(iter(self._gone))
             del self._gone[oldest], self._entries[self._keys.pop(oldest)]
             self._lost_tails.pop(oldest, None)
+
+    def tidy(self, ends: Iterable[int]) -> None:
+        """Drop entries that nothing leads to any more, if there are many; ``ends``: those in use elsewhere.
+
+        Such are left where a namespace was used and nothing of it is cached, or was lost without a word.
+        """
+        needed = len(self._live) + len(self._gone)
+        if len(self._entries) <= 2 * needed + _SPARE:
+            return
+        keep = {START}
+        tails = (entry for entry, _ in self._tails.values())
+        for entry in chain(self._live, self._gone, tails, ends):
+            while entry not in keep and entry in self._keys:
+                keep.add(entry)
+                entry = self._keys[entry][0]
+        self._keys = {entry: key for entry, key in self._keys.items() if entry in keep}
+        self._entries = {key: entry for entry, key in self._keys.items()}
+        self._lost_tails = {entry: lost for entry, lost in self._lost_tails.items() if entry in keep}
 
     def _enter(self, parent: int, key: bytes) -> int:
         found = self._entries.get((parent, key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chatkv.insight.ends import _KEPT, Ends
+from chatkv.insight.ends import KEPT, Ends
 
 
 def asked(ends: Ends, request: int, session: str, node: int) -> None:
@@ -41,7 +41,7 @@ def test_a_request_that_was_put_back_and_went_on_ended_where_it_ended_last() -> 
 
 def test_no_more_of_them_are_kept_than_anyone_goes_back_to() -> None:
     ends = Ends()
-    for request in range(_KEPT + 10):
+    for request in range(KEPT + 10):
         asked(ends, request, "a", request + 1)
     assert not ends.stand("a", 9)
     assert ends.stand("a", 10)

@@ -203,3 +203,28 @@ def test_the_latest_namespaces_are_remembered() -> None:
     assert ledger is not None
     assert len(ledger._namespaces) == NAMESPACES_KEPT
     assert told.ask(A[:9], namespace="new") == {"other_namespace": 4, "first_seen": 5}
+
+
+@pytest.mark.parametrize("kind", [RadixCache, HashCache])
+def test_what_is_remembered_of_prompts_is_bounded_and_right(
+    monkeypatch: pytest.MonkeyPatch, kind: type[KVCache]
+) -> None:
+    """A namespace for each request, prompts of less than a block: tidied or not, the reasons are the same."""
+    lot = np.random.default_rng(5)
+    asked: list[tuple[list[int], str]] = []
+    for n in range(400):
+        name = f"tenant {n}" if n % 3 else f"tenant {n % 7}"
+        asked.append((lot.integers(1, 4, int(lot.integers(1, 14))).tolist(), name if n % 5 else ""))
+
+    def told(spare: int) -> tuple[list[dict[str, int]], int]:
+        monkeypatch.setattr("chatkv.kvcache.history._SPARE", spare)
+        monkeypatch.setattr("chatkv.kvcache.accounting.GONE_PER_BLOCK", 2)
+        run = Told(kind, blocks=24)
+        out = [run.ask(prompt, [1], namespace=namespace) for prompt, namespace in asked]
+        assert run.cache._ledger is not None
+        return out, len(run.cache._ledger._history._entries)
+
+    tidied, few = told(0)
+    untidied, many = told(10**9)
+    assert tidied == untidied
+    assert few < 200 < many

@@ -217,7 +217,8 @@ async def test_who_shares_a_node_is_told_by_numbers_and_a_single_one_by_name() -
             assert text_of(view)[1].endswith(end), width
         await pilot.resize_terminal(72, 12)
         view.number_sessions({key: n for n, key in enumerate(["rust", "poem", *map(str, range(20))], 1)})
-        story.mirror.nodes[1].sessions.update(map(str, range(20)))
+        for session in map(str, range(20)):
+            story.mirror.nodes[1].share(session)
         view.show(story.mirror, "rust")
         view.refresh()
         await pilot.pause()
