@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
-from chatkv.model.lfs import refuse_pointer
 from chatkv.model.panics import NoPanic
+from chatkv.model.tokenizer_check import load_tokenizer
 from chatkv.text import one_line
 
 _FOR_TOOLS = ("tool_use", "rag")
@@ -42,7 +42,7 @@ class TokenizerFolder:
     def load(cls, folder: Path) -> TokenizerFolder:
         """Read ``folder``; raises ModelError where the tokenizer is missing or unreadable."""
         settings = _optional_json(folder / "tokenizer_config.json")
-        tokenizer = _load_tokenizer(folder)
+        tokenizer = load_tokenizer(folder)
         names = _special_tokens(_optional_json(folder / "special_tokens_map.json") | settings)
         eos: set[int] = set()
         for file in ("config.json", "generation_config.json"):
@@ -55,33 +55,6 @@ class TokenizerFolder:
             adds_bos = bool(settings.get("add_bos_token")) or bool(tokenizer.encode("").ids)
         template, notes = _template(folder, settings)
         return cls(tokenizer, template, names, frozenset(eos), adds_bos, notes)
-
-
-def _load_tokenizer(folder: Path) -> Tokenizer:
-    file = folder / "tokenizer.json"
-    if file.is_file():
-        refuse_pointer(file)
-        try:
-            with _LOADING:
-                return Tokenizer.from_file(str(file))
-        except ModelError:
-            raise
-        except Exception as error:
-            # The library raises bare Exception for anything wrong with the file.
-            raise ModelError(f"{file} can't be read ({str(error)[:120]}); download it again") from None
-    from transformers import AutoTokenizer
-
-    try:
-        with _LOADING:
-            return AutoTokenizer.from_pretrained(folder).backend_tokenizer
-    except ModelError:
-        raise
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(
-            f"{folder} has no tokenizer.json and its other tokenizer files can't be read ({reason[:120]}); "
-            "add the tokenizer.json"
-        ) from None
 
 
 def _optional_json(path: Path) -> dict[str, Any]:

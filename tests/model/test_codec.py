@@ -238,7 +238,7 @@ def test_templates_can_not_reach_the_machine(tmp_path: Path) -> None:
 def test_a_broken_tokenizer_file(tmp_path: Path, body: str) -> None:
     make("qwen2.5", tmp_path)
     (tmp_path / "tokenizer.json").write_text(body)
-    with pytest.raises(ModelError, match=r"tokenizer\.json can't be read"):
+    with pytest.raises(ModelError, match=r"tokenizer\.json(: is not JSON| must hold| can't be read)"):
         Codec.load(tmp_path)
 
 
