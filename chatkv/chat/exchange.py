@@ -126,8 +126,10 @@ def _values(text: str, name: str, bad_lines: list[int]) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         whole = error
-    except (ValueError, RecursionError) as error:
-        raise ChatError(f"{name} is not JSON that can be read: {one_line(str(error), 80)}") from None
+    except RecursionError:
+        raise ChatError(f"{name} is not JSON that can be read: it is nested too deep") from None
+    except ValueError:  # the only other one there is
+        raise ChatError(f"{name} is not JSON that can be read: a number has too many digits") from None
     values = []
     for number, line in enumerate((line for line in text.split("\n") if line.strip()), 1):
         try:
@@ -167,7 +169,7 @@ class _Chats:
             conv = grower.conversation
             self._budget = grower.budget
             self._messages += len(conv.messages)
-            if conv.messages:
+            if any(message.role != "system" for message in conv.messages.values()):
                 _describe(conv, told)
                 self.conversations.append(conv)
             elif before == self._left:

@@ -236,10 +236,11 @@ class _Reader:
         """An answer's ``text`` without the ``<details>`` that Open WebUI puts thinking and tool calls in."""
         if self.role != "assistant" or _DETAILS not in text:
             return text
-        kept, at, start = [], 0, text.find(_DETAILS)
+        kept, at, end, start = [], 0, 0, text.find(_DETAILS)
         while start >= 0:
             behind = text.find(">", start) + 1
-            end = text.find(_END, behind)
+            if end < behind:  # of many that open, one close is looked for once
+                end = text.find(_END, behind)
             if not behind or end < 0:
                 break
             kind = _KIND.search(text, start, behind)

@@ -15,7 +15,7 @@ from chatkv.model.thinking import CLOSE, OPEN
 
 # Where a template opens the span, the text has the end alone. In a line of its own: prose may name it.
 _END_ALONE = re.compile(rf"^[ \t]*{CLOSE}[ \t]*$", re.MULTILINE)
-_FIELDS = ("reasoning_content", "reasoning")
+_FIELDS = ("reasoning_content", "reasoning", "thinking")
 _AROUND = "thinking_in"
 
 

@@ -123,7 +123,9 @@ def test_parts_tools_and_turns_of_one_role(tmp_path: Path) -> None:
     [
         ("", "neither JSON nor JSONL|holds no conversation"),
         ("hello", "neither JSON nor JSONL"),
-        ("[" * 100_000, "not JSON that can be read"),
+        ("[" * 100_000, "not JSON that can be read: it is nested too deep"),
+        ('{"messages": ' + "9" * 5000 + "}", "not JSON that can be read: a number has too many digits"),
+        ('{"body": ' * 480 + '[{"role": 1}]' + "}" * 480, "holds no conversation"),
         ("{}", "holds no conversation"),
         ("[]", "holds no conversation"),
         ("3", "holds no conversation"),
@@ -199,7 +201,7 @@ def test_thinking_is_looked_for_in_answers_alone(tmp_path: Path) -> None:
     assert texts(conv) == [("user", "q\n\n<think>mine</think>")]
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_thinking_in_a_field_of_its_own(tmp_path: Path, field: str) -> None:
     conv = brought(tmp_path, {"role": "assistant", "content": "<think>said</think>well", field: "so"})
     (message,) = conv.path()[1:]
