@@ -136,12 +136,13 @@ def read_text(path: Path, limit: int, *, pipe: bool = False) -> str:
         raise UnreadableError("is not UTF-8 text") from None
 
 
-def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None:
+def write_whole(path: Path, data: str | bytes, *, private: bool = False, replace: bool = True) -> None:
     """Write ``data`` (text as UTF-8) beside ``path`` and put it in its place.
 
     A reader sees the old or the new, which is on disk when this returns; a link stays one. A device or a
     pipe (``/dev/null``, ``/dev/stdout``) is written to. ``private``: for its owner's own eyes (mode 0600),
-    else as their umask has it.
+    else as their umask has it. ``replace`` False: a file that is there stays, and FileExistsError is raised,
+    also where it comes while this writes.
     Raises OSError, and UnicodeEncodeError for lone surrogates; nothing is left behind then.
     """
     if isinstance(data, str):
@@ -163,7 +164,11 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
                 umask = os.umask(0)  # there is no other way to read it
                 os.umask(umask)
                 os.fchmod(handle, 0o666 & ~umask)
-            os.replace(name, path)  # while it is locked: else another chatkv takes it for a dead one's
+            if replace:
+                os.replace(name, path)  # while it is locked: else another chatkv takes it for a dead one's
+            else:
+                _put_new(Path(name), path, data)
+                os.unlink(name)
     except BaseException:
         with suppress(OSError):
             os.unlink(name)
@@ -174,6 +179,19 @@ def write_whole(path: Path, data: str | bytes, *, private: bool = False) -> None
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _put_new(part: Path, path: Path, data: bytes) -> None:
+    """Give what is in ``part`` the name ``path``, which nobody must have."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:  # A file system without hard links: a kill may leave a beginning of it.
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 _looked_through: set[Path] = set()

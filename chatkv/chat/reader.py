@@ -18,7 +18,7 @@ from chatkv.chat.records import (
     to_message,
 )
 from chatkv.chat.settings import checked
-from chatkv.chat.tree import Conversation, clean_name
+from chatkv.chat.tree import Conversation, Message, clean_name
 from chatkv.files import MIB, read_file
 from chatkv.text import one_line
 
@@ -50,6 +50,8 @@ class Loaded:
     problems: list[Problem]
     unknown: list[Record]
     has_header: bool
+    orphans: dict[str, str]
+    """Message → its parent, which is not there: another one stands in for it."""
 
 
 @dataclass(slots=True)
@@ -61,9 +63,31 @@ class _Reader:
     has_header: bool = False
     adopted: dict[str, str | None] = field(default_factory=dict)
     """Missing parent → the message that took its place."""
+    coming: dict[str, int] = field(default_factory=dict)
+    """Message → the last line that has it: where a file was made whole, that may be behind its answers."""
+    orphans: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, list[tuple[Message, int]]] = field(default_factory=dict)
+    """Parent that comes later → those behind it, with their lines."""
+    head: str | None = None
 
     def report(self, line: int | None, message: str) -> None:
         self.problems.append(Problem(self.path, line, message))
+
+    def take_all(self, records: list[tuple[int, Record]]) -> None:
+        """All ``records``, with their lines."""
+        for line, record in records:
+            if record["chatkv"] == "message" and isinstance(id := record.get("id"), str):
+                self.coming[id] = line
+        for line, record in records:
+            try:
+                self.take(record, line)
+            except RecordError as error:
+                self.report(line, f"{error}, skipped")
+        while self.waiting:  # for one another, or for one that could not be read
+            for message, line in self.waiting.pop(next(iter(self.waiting))):
+                self._add(message, line)
+        if self.head is None or self.head in self.conv.messages:
+            self.conv.head = self.head
 
     def take(self, record: Record, line: int) -> None:
         match record["chatkv"]:
@@ -111,25 +135,34 @@ class _Reader:
 
     def _message(self, record: Record, line: int) -> None:
         message = to_message(record)
+        self.head = message.id
+        parent = message.parent
+        if parent is None or parent in self.conv.messages or self.coming.get(parent, 0) <= line:
+            self._add(message, line)
+        else:
+            self.waiting.setdefault(parent, []).append((message, line))
+
+    def _add(self, message: Message, line: int) -> None:
         if message.parent is not None and message.parent not in self.conv.messages:
             if message.parent not in self.adopted:
                 self.adopted[message.parent] = next(reversed(self.conv.messages), None)
             behind = self.adopted[message.parent]
             what = "put at the start" if behind is None else "put behind the message before it"
             self.report(line, f"the message this one answers is missing; {what}")
+            self.orphans.setdefault(message.id, message.parent)
             message = replace(message, parent=behind)
         known = self.conv.messages.get(message.id)
         if known is None:
             self.conv.add(message)
-        elif known != message:
+            for behind_it, its_line in self.waiting.pop(message.id, ()):
+                self._add(behind_it, its_line)
+        elif replace(known, parent=message.parent) != message:  # Else it was written twice, to be sure.
             self.report(line, f"message id {message.id} is already used above, skipped")
-        else:  # Written twice (a write whose success could not be confirmed): the same message.
-            self.conv.head = message.id
 
     def _head(self, record: Record, line: int) -> None:
         id = text_or_none(record, "id")
-        if id is None or id in self.conv.messages:
-            self.conv.head = id
+        if id is None or id in self.coming:
+            self.head = id
         else:
             self.report(line, "goes on from a message that is missing, skipped")
 
@@ -155,22 +188,29 @@ def read(path: Path) -> Loaded:
     Raises:
         OSError: the file can't be read, or is none.
     """
-    data = read_file(path, MAX_BYTES).removeprefix(b"\xef\xbb\xbf")
+    return parse(path, read_file(path, MAX_BYTES))
+
+
+def parse(path: Path, data: bytes) -> Loaded:
+    """Read ``data``, what is in the file ``path``; otherwise as ``read``."""
     reader = _Reader(path, _from_file_name(path))
-    lines = data.split(b"\n")
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    records: list[tuple[int, Record]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            reader.take(decode(line), number)
+            records.append((number, decode(line)))
         except RecordError as error:
             torn = number == len(lines)
             reader.report(number, "cut off while it was written, skipped" if torn else f"{error}, skipped")
+    reader.take_all(records)
+    reader.problems.sort(key=lambda problem: problem.line or 0)
     if reader.conv.draft_for not in reader.conv.messages:
         reader.conv.draft_for = None
     if not reader.has_header:
         reader.report(None, "no session record; its id and date come from the file's name")
-    return Loaded(reader.conv, reader.problems, reader.unknown, reader.has_header)
+    return Loaded(reader.conv, reader.problems, reader.unknown, reader.has_header, reader.orphans)
 
 
 def _from_file_name(path: Path) -> Conversation:

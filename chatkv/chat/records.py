@@ -86,7 +86,7 @@ def dump(conv: Conversation) -> Iterator[Record]:
     """Every record a new file of ``conv`` needs."""
     yield session_record(conv)
     last = None
-    for message in conv.messages.values():
+    for message in tuple(conv.messages.values()):  # another thread may add some
         yield message_record(message)
         last = message.id
     if conv.head != last:

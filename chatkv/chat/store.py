@@ -4,25 +4,25 @@ Each change is one record, written with a single ``write()`` of a whole line to 
 ``O_APPEND``, then ``fsync``: what a call has written is there after a kill. Two processes on the same
 folder write whole lines that never mix; each takes in the other's messages with ``catch_up``, as
 further branches of the tree. What one process deletes while the other still writes to it is written
-again by the other, whole.
+again by the other, whole; ``session_file`` has the rules by which nothing is lost.
 
-A store belongs to one thread.
+A store belongs to one thread; ``keep`` may be called from any.
 """
 
 from __future__ import annotations
 
-import os
 import re
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from chatkv.chat import disk
 from chatkv.chat.reader import file_name, read
 from chatkv.chat.records import Record, draft_record, dump, message_record
-from chatkv.chat.session_files import SessionFile, SessionFiles
+from chatkv.chat.session_file import SessionFile, add_missing
+from chatkv.chat.session_files import DELETED, SessionFiles
 from chatkv.chat.settings import Settings
 from chatkv.chat.tree import Conversation, Message, clean_name
-from chatkv.files import private_folder
 from chatkv.paths import packaged
 from chatkv.text import one_line
 
@@ -69,6 +69,17 @@ class SessionStore(SessionFiles):
             conv.add(message)
         self._write(conv, message_record(message))
 
+    def keep(self, conv: Conversation, message: Message) -> None:
+        """Write a message before ``append`` puts it into ``conv``: at once, without waiting for the disk.
+
+        It outlives a kill of this process from then on, and a power cut after ``append``, which also tells
+        what went wrong here. May be called from any thread.
+        """
+        file = self._files.get(conv)
+        if file is not None and not self.unkept:
+            with suppress(OSError):
+                file.keep(message)
+
     def set_head(self, conv: Conversation, id: str | None) -> None:
         """Go on from message ``id`` (None: from the start), also after a restart."""
         conv.set_head(id)
@@ -96,11 +107,37 @@ class SessionStore(SessionFiles):
 
     def delete(self, conv: Conversation) -> None:
         """Move the file into ``deleted/``, from where ``undelete`` brings it back."""
-        self._move(conv, self.folder / "deleted")
+        file = self._of(conv)
+        if self.unkept:
+            file.path = self.folder / DELETED / file.home.name
+            return
+        try:
+            file.move_into(self.folder / DELETED)
+        except OSError as error:
+            raise disk.cannot("move", file.path, error) from error
 
-    def undelete(self, conv: Conversation) -> None:
-        """Bring back a session deleted through this store."""
-        self._move(conv, self.folder)
+    def undelete(self, conv: Conversation) -> Conversation:
+        """Bring back a session deleted through this store. Returns it, or the one that is it by now.
+
+        Where another process has gone on in it meanwhile, both are one again.
+        """
+        file = self._of(conv)
+        there = next((it for it in self._files.values() if it is not file and it.path == file.home), None)
+        if there is not None:
+            with suppress(OSError):  # what others have said just when it was deleted
+                file.catch_up(write=False)
+            missing = add_missing(there.conv, conv.messages.values())
+            self._write(there.conv, *map(message_record, missing), {"chatkv": "head", "id": there.conv.head})
+            del self._files[conv]
+            return there.conv
+        if self.unkept:
+            file.path = file.home
+            return conv
+        try:
+            file.move_home()
+        except OSError as error:
+            raise disk.cannot("move", file.path, error) from error
+        return conv
 
     @staticmethod
     def examples() -> list[Conversation]:
@@ -114,7 +151,7 @@ class SessionStore(SessionFiles):
 
     def unsaved(self, conv: Conversation) -> bool:
         """Whether something of it could not be written yet."""
-        file = self._files.get(conv.id)
+        file = self._files.get(conv)
         return file is not None and bool(file.pending)
 
     def save(self, conv: Conversation) -> None:
@@ -130,43 +167,17 @@ class SessionStore(SessionFiles):
         file = SessionFile(conv, self.folder / file_name(conv))
         if not self.unkept:
             try:
-                file.known = disk.write_new(file.path, dump(conv))
+                file.create()
             except OSError as error:
                 raise disk.cannot("make a session in", self.folder, error) from error
-        self._files[conv.id] = file
+        self._files[conv] = file
         return conv
 
     def _write(self, conv: Conversation, *records: Record) -> None:
         file = self._of(conv)
         if self.unkept:
             return
-        file.pending += records
         try:
-            if not file.has_header:
-                file.pending.insert(0, next(dump(conv)))
-                file.has_header = True
-            try:
-                added = disk.add(file.path, file.pending)
-                # What others have added is still to be read: then it stays as it was.
-                if (added.before, added.after) == (file.known, file.known + added.own):
-                    file.known = added.after
-            except FileNotFoundError:  # Someone removed it: the memory has all of it.
-                file.known = disk.write_new(file.path, [*dump(conv), *file.unknown])
+            file.write(*records)
         except OSError as error:
             raise disk.cannot("save to", file.path, error) from error
-        file.pending.clear()
-
-    def _move(self, conv: Conversation, folder: Path) -> None:
-        file = self._of(conv)
-        target = folder / file.path.name
-        if not self.unkept:
-            try:
-                private_folder(folder)
-                try:
-                    os.replace(file.path, target)
-                except FileNotFoundError:
-                    if not target.exists():
-                        file.known = disk.write_new(target, [*dump(conv), *file.unknown])
-            except OSError as error:
-                raise disk.cannot("move", file.path, error) from error
-        file.path = target

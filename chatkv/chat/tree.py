@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -150,6 +150,22 @@ class Conversation:
         self.head = message.id
         if message.role == "user":
             self.draft, self.draft_for = "", None
+
+    def move(self, id: str, parent: str | None) -> bool:
+        """Put message ``id``, with all behind it, behind ``parent``. False where that can't be."""
+        message = self._require(id)
+        if parent is not None and (
+            parent not in self.messages or any(each.id == id for each in self.path(parent))
+        ):
+            return False
+        self._children[message.parent].remove(id)
+        self.messages[id] = replace(message, parent=parent)
+        self._children.setdefault(parent, []).append(id)
+        moved = [id]
+        for each in moved:
+            self.messages[each] = self.messages.pop(each)  # parents come before children
+            moved += self._children.get(each, ())
+        return True
 
     def set_head(self, id: str | None) -> None:
         """Go on from message ``id`` (None: from the start).
