@@ -255,6 +255,7 @@ def run(
 
 def _rescue(book: SessionBook, folder: Path) -> bool:
     """What could not be saved goes where there may be room; False where it had to."""
+    book.look_once_more()
     if not book.unsaved or book.save_again():
         return True
     try:

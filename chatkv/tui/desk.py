@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from chatkv.chat.settings import plain
 from chatkv.chat.tree import Message
@@ -196,7 +197,7 @@ class Desk:
         try:
             turns, sampling = session.turns(self.book.model), self.sampling(session)
             asked = GenerateRequest(session.key, turns, sampling, n=len(session.answers))
-            session.number(self._engine.submit(asked))
+            self.book.ahead.ask(session, partial(self._engine.submit, asked))
         except ChatkvError as error:
             self._give_up(session, str(error))
 

@@ -98,8 +98,8 @@ class SessionActionsApp(SpineApp):
 
     async def action_undelete(self) -> None:
         """Bring back the session deleted last."""
-        count = len(self.book.sessions)
-        if await self.go(self.book.undelete) and len(self.book.sessions) == count:
+        back: list[Session | None] = []
+        if await self.go(lambda: back.append(self.book.undelete())) and back == [None]:
             self.report("nothing to bring back")
 
     def action_sessions(self) -> None:

@@ -156,6 +156,8 @@ class SpineApp(ThemedApp):
         A step's tokens wait for the next drawing: to wake this thread for each step would take the
         interpreter from the engine that often.
         """
+        if to is self._said and isinstance(said, Batch) and said.finished:
+            self.book.ahead.hear(said.finished)
         to.append(said)
         if not isinstance(said, Batch) or said.finished or said.near or said.verified or said.notes:
             self.post_message(EngineReport())

@@ -11,6 +11,7 @@ from chatkv.engine.messages import Delta, Finished
 from chatkv.tui.sessions.kept import KeptSessions
 from chatkv.tui.sessions.running import Running
 from chatkv.tui.sessions.session import Notice, Session
+from chatkv.tui.sessions.write_ahead import WriteAhead, answer, made, says
 
 _UNANSWERED = {"aborted": "stopped before the first token"}
 
@@ -20,8 +21,16 @@ class AnsweredSessions(KeptSessions):
 
     def __init__(self, store: SessionStore, report: Callable[[str], None], system: str | None = None) -> None:
         super().__init__(store, report, system)
-        self.model = ""
+        self.ahead = WriteAhead(store)
+
+    @property
+    def model(self) -> str:
         """Names whose token ids a new answer's are; known once the engine is ready."""
+        return self.ahead.model
+
+    @model.setter
+    def model(self, model: str) -> None:
+        self.ahead.model = model
 
     @property
     def running(self) -> list[Session]:
@@ -60,7 +69,7 @@ class AnsweredSessions(KeptSessions):
         session.notice = None
         session.begin([Running(None, parent, before) for _ in range(answers)])
         if request is not None:
-            session.number(request)
+            self.ahead.ask(session, lambda: request)
         return session.answers[0]
 
     def add(self, delta: Delta) -> Session | None:
@@ -82,13 +91,14 @@ class AnsweredSessions(KeptSessions):
         running = session.answer(finished.request) if session is not None else None
         if session is None or running is None:
             return None
+        message = self.ahead.take(finished.request)
         running.close(finished)
         running.over = True
         reason = finished.message
-        if finished.token_ids or finished.reason == "stop":
-            meta = {**_meta(finished), **_why(finished.message)}
-            running.message = self._keep(session, running, finished.reason, meta)
-            session.requests[running.message.id] = finished.request
+        if says(finished):
+            message = message or answer(finished, running.parent, self.model)
+            self._keep(session, running, message)
+            session.requests[message.id] = finished.request
         else:
             reason = reason or _UNANSWERED.get(finished.reason, f"ended: {finished.reason}")
             if finished.message:
@@ -119,8 +129,15 @@ class AnsweredSessions(KeptSessions):
         for running in session.answers:
             if not running.over:
                 running.over = True
-                if running.token_ids:
-                    running.message = self._keep(session, running, reason, _why(why))
+                if message := self.ahead.take(running.request) or self._partial(running, reason, why):
+                    self._keep(session, running, message)
+
+    def _partial(self, running: Running, reason: str, why: str) -> Message | None:
+        if not running.token_ids:
+            return None
+        meta: dict[str, object] = {"why": why} if why else {}  # under the answer it is read from now on
+        text, thinking, ids = running.text, running.thinking, running.token_ids
+        return made(running.parent, text, thinking, ids, reason, self.model, meta)
 
     def _settle(self, session: Session, reason: str) -> str:
         """All answers are over: go on from the one on the screen, or the newest that there is.
@@ -136,13 +153,9 @@ class AnsweredSessions(KeptSessions):
             self.set_head(session, head)
         return ""
 
-    def _keep(self, session: Session, running: Running, reason: str, meta: dict[str, object]) -> Message:
-        if running.thinking:
-            meta = {**meta, "thinking": running.thinking}
-        meta = {**meta, "reason": reason, "model": self.model, "time": time.time()}
-        message = Message(new_id(), running.parent, "assistant", running.text, tuple(running.token_ids), meta)
+    def _keep(self, session: Session, running: Running, message: Message) -> None:
+        running.message = message
         self._append(session, message)
-        return message
 
     def _withdraw(self, session: Session, running: Running, reason: str) -> str:
         message = session.conversation.messages[running.parent]
@@ -152,25 +165,3 @@ class AnsweredSessions(KeptSessions):
         session.replaced = None
         session.unread = session is not self.current
         return "" if again else message.text
-
-
-def _meta(finished: Finished) -> dict[str, object]:
-    sure: dict[str, object] = {}
-    if finished.logprobs:
-        least = min(finished.logprobs, key=lambda token: token.logprob)
-        sure["logprob_mean"] = sum(token.logprob for token in finished.logprobs) / len(finished.logprobs)
-        sure["logprob_least"] = [least.text, least.logprob]
-    return {
-        **sure,
-        "prompt_tokens": finished.prompt_tokens,
-        "cached": finished.cached,
-        "copied": finished.copied,
-        "computed": finished.computed,
-        "ttft_s": finished.ttft_s,
-        "decode_s": finished.decode_s,
-    }
-
-
-def _why(message: str) -> dict[str, object]:
-    """With the answer, under which it is read from now on."""
-    return {"why": message} if message else {}

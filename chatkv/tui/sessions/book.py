@@ -7,11 +7,13 @@ it, the app calls the verbs here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from chatkv.chat.store import SessionStore
 from chatkv.chat.tree import Conversation
+from chatkv.errors import ChatkvError
 from chatkv.tui.sessions.answered import AnsweredSessions
 from chatkv.tui.sessions.session import Session
 
@@ -28,7 +30,6 @@ class SessionBook(AnsweredSessions):
 
     def __init__(self, store: SessionStore, report: Callable[[str], None], system: str | None = None) -> None:
         super().__init__(store, report, system)
-        self._deleted: list[tuple[int, Session]] = []
         self.order = "opened"
         """In which the lists show them, one of ``ORDERS``; numbers stay."""
 
@@ -36,6 +37,7 @@ class SessionBook(AnsweredSessions):
         """The engine that knew them is over; the next one counts from 1 again."""
         for session in (*self.sessions, *(session for _, session in self._deleted)):
             session.requests.clear()
+        self.ahead.forget()
 
     def listed(self) -> list[tuple[int, Session]]:
         """(number, session), in the order of the lists."""
@@ -116,6 +118,9 @@ class SessionBook(AnsweredSessions):
         if any(each.message for each in session.answers):
             self._settle(session, "")
         session.end()
+        if session.head is not None and not session.stored:
+            with suppress(ChatkvError):  # what could not be saved so far is tried again, where it is now
+                self._ensure_stored(session)
         if session.stored:
             self._store.delete(session.conversation)
         at = self.sessions.index(session)
@@ -127,13 +132,18 @@ class SessionBook(AnsweredSessions):
             self.switch(self.sessions[min(at, len(self.sessions) - 1)])
 
     def undelete(self) -> Session | None:
-        """Bring back the session deleted last and make it current; None when there is none."""
+        """Bring back the session deleted last and make it current; None when there is none.
+
+        Where another chatkv went on in it, so that it came back already, that one has all of it now.
+        """
         if not self._deleted:
             return None
         at, session = self._deleted[-1]
         if session.stored:
-            self._store.undelete(session.conversation)
+            live = self._store.undelete(session.conversation)
+            session = next((s for s in self.sessions if s.conversation is live), session)
         self._deleted.pop()
-        self.sessions.insert(min(at, len(self.sessions)), session)
+        if session not in self.sessions:
+            self.sessions.insert(min(at, len(self.sessions)), session)
         self.switch(session)
         return session

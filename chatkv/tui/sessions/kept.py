@@ -30,6 +30,8 @@ class KeptSessions:
         """Something could not be written, and the person knows."""
         self.heard = 0
         """How often something was taken in that another chatkv has written."""
+        self._deleted: list[tuple[int, Session]] = []
+        """Those that can be brought back, and where they stood."""
         self._keys = (f"s{number}" for number in itertools.count(1))
         self.sessions: list[Session] = [self._open(Conversation(system=system))]
         self.current: Session = self.sessions[0]
@@ -66,13 +68,17 @@ class KeptSessions:
         """Those of which something could not be written."""
         if self.unkept:
             return []
-        return [s for s in self.sessions if self._store.unsaved(s.conversation) or (s.head and not s.stored)]
+        all = [*self.sessions, *(session for _, session in self._deleted)]
+        return [s for s in all if self._store.unsaved(s.conversation) or (s.head and not s.stored)]
 
     def save_again(self) -> bool:
         """Write what could not be written; True where nothing is left of it."""
         for session in self.unsaved:
             try:
-                self._ensure_stored(session)
+                if not session.stored:
+                    self._ensure_stored(session)
+                    if session not in self.sessions:
+                        self._store.delete(session.conversation)
                 self._store.save(session.conversation)
             except ChatkvError:
                 return False
@@ -86,6 +92,13 @@ class KeptSessions:
             self._store.copy_to(session.conversation, folder)
         return len(left)
 
+    def look_once_more(self) -> None:
+        """Before quitting: files that have lost something since the last look are made whole."""
+        for session in (*self.sessions, *(session for _, session in self._deleted)):
+            if session.stored and not self.unkept:
+                with suppress(ChatkvError):
+                    self._store.catch_up(session.conversation)
+
     def take_new(self) -> None:
         """Sessions that another chatkv has made in the folder."""
         for conversation in self._store.load_new()[0]:
@@ -97,7 +110,7 @@ class KeptSessions:
     def hear_of_others(self) -> None:
         """Take in what another chatkv has written to sessions that are not on the screen: they are unread."""
         for session in self.sessions:
-            if session is not self.current and not session.running and not session.gone:
+            if session is not self.current and not session.running:
                 with suppress(ChatkvError):  # it is said when the session is looked at
                     session.unread |= bool(self._take_in_others(session, follow=True))
 
@@ -197,7 +210,8 @@ class KeptSessions:
         )
 
     def _append(self, session: Session, message: Message) -> None:
-        session.conversation.add(message)
+        if message.id not in session.conversation.messages:
+            session.conversation.add(message)
         self._try(lambda: self._save(session, message))
 
     def _save(self, session: Session, message: Message) -> None:
