@@ -104,6 +104,8 @@ def _stands_alone(descriptor: int, data: bytes, start: int, end: int) -> bool:
     """Whether what was added behind ``start`` begins a line."""
     if end == start + len(data):
         return True
+    if end < start + len(data):  # cut in this very moment
+        return False
     new = os.pread(descriptor, end - start, start)
     return new.startswith(data) or b"\n" + data in new
 
