@@ -44,7 +44,9 @@ def decode(line: bytes) -> Record:
     try:
         record = parse_json(line.decode())
     except DocumentError as error:
-        raise RecordError(str(error)) from None
+        # Where in its line a record breaks helps nobody: the line is named already.
+        words = str(error)
+        raise RecordError("not JSON" if words.startswith("is not JSON") else words) from None
     except UnicodeDecodeError:
         raise RecordError("not UTF-8 text") from None
     if not isinstance(record, dict) or not isinstance(record.get("chatkv"), str):
