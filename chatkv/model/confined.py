@@ -57,7 +57,7 @@ class Confined:
             self._process = subprocess.Popen(
                 children.module(self._module),
                 cwd="/",
-                env=children.environment(),
+                env={k: v for k, v in children.environment().items() if k != "PYTHONPATH"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
