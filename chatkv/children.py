@@ -12,9 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-# Behind all else on the path: chatkv may lie among other packages, or be a checkout that nobody installed.
+# Behind all else on the path: chatkv may lie among other packages, or be a checkout that nobody installed,
+# and what it needs may have been found by a PYTHONPATH that the child is not to start with.
 _RUN = (
-    "import runpy, sys; sys.path.append(sys.argv[1]); sys.argv = sys.argv[2:]; "
+    "import os, runpy, sys; sys.path += sys.argv[1].split(os.pathsep); sys.argv = sys.argv[2:]; "
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +32,8 @@ _PATHS = (
 
 def module(name: str, *arguments: str) -> list[str]:
     """The command that runs the module ``name`` of this very chatkv with this interpreter."""
-    return [sys.executable, "-P", "-c", _RUN, str(ROOT), name, *arguments]
+    found_in = [str(ROOT), *filter(os.path.isabs, sys.path)]
+    return [sys.executable, "-P", "-c", _RUN, os.pathsep.join(found_in), name, *arguments]
 
 
 def pip(*arguments: str) -> list[str]:

@@ -29,6 +29,8 @@ from chatkv.model.errors import LimitError, ModelError
 PATIENCE = 12
 """Seconds by the clock for each one of processor time: other processes may have the cores."""
 MAX_ANSWER = 1 << 30
+_DYING_S = 1.0
+"""What it wrote to is closed before it is over."""
 _HEAD = struct.Struct("<QI")
 _SIZE = struct.Struct("<Q")
 _PER_BYTE = 20
@@ -57,7 +59,7 @@ class Confined:
             self._process = subprocess.Popen(
                 children.module(self._module),
                 cwd="/",
-                env={k: v for k, v in children.environment().items() if k != "PYTHONPATH"},
+                env=children.environment(PYTHONPATH=""),  # nothing of it is run before the limits
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -84,8 +86,7 @@ class Confined:
             try:
                 told = _exchange(process, _HEAD.pack(len(data), cpu_s) + data, PATIENCE * cpu_s)
                 if told is None:
-                    process.kill()
-                    why = _end(process.wait(), cpu_s)
+                    why = _end(_ended(process), cpu_s)
                     raise LimitError(f"{self._doing} {why}: use another model")
             except BaseException:
                 self.close()  # else its answer would be taken for that of the next question
@@ -147,6 +148,15 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, wait_s: float) -> b
             if wanted > MAX_ANSWER:
                 return None
     return bytes(received[_SIZE.size :])
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process that gives no answer: its own where it is dying, else that of a kill."""
+    try:
+        return process.wait(_DYING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _end(code: int, cpu_s: int) -> str:

@@ -30,3 +30,7 @@ class NoPanic:
                 f"the tokenizer broke down when it was to {self._doing} ({why}): its files may be damaged, "
                 "fetch the model again"
             ) from error
+
+
+LOADING = NoPanic("read its own files")
+"""For whatever is done with a tokenizer before it is taken."""

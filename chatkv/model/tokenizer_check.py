@@ -15,7 +15,7 @@ from chatkv.files import MIB, UnreadableError, private_folder, read_file
 from chatkv.model.confined import Confined
 from chatkv.model.errors import LimitError, ModelError
 from chatkv.model.lfs import refuse_pointer
-from chatkv.model.panics import NoPanic
+from chatkv.model.panics import LOADING
 from chatkv.paths import cache_dir
 
 MAX_BYTES = 64 * MIB
@@ -23,7 +23,6 @@ CPU_S = 60
 """Seconds of processor time for a trial; the largest real ones take some tenths."""
 _RULES = 1
 """Raise it where the trial looks for more: what passed an older one is tried again."""
-_LOADING = NoPanic("read its own files")
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -39,7 +38,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     else:
         data = _converted(folder)
     try:
-        with _LOADING:
+        with LOADING:
             tokenizer = Tokenizer.from_buffer(data)
             tokenizer.no_padding()
             tokenizer.no_truncation()

@@ -11,14 +11,13 @@ from tokenizers import Tokenizer
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.config import read_json
 from chatkv.model.errors import ModelError
-from chatkv.model.panics import NoPanic
+from chatkv.model.panics import LOADING
 from chatkv.model.tokenizer_check import load_tokenizer
 from chatkv.text import one_line
 
 _FOR_TOOLS = ("tool_use", "rag")
 """Names of chat templates that are for other than plain chats."""
 
-_LOADING = NoPanic("read its own files")
 
 MAX_TEMPLATE = 4 * MIB
 """Bytes of a chat template in a file of its own."""
@@ -51,7 +50,7 @@ class TokenizerFolder:
         named = tokenizer.token_to_id(names["eos_token"]) if "eos_token" in names else None
         if named is not None:
             eos.add(named)
-        with _LOADING:
+        with LOADING:
             adds_bos = bool(settings.get("add_bos_token")) or bool(tokenizer.encode("").ids)
         template, notes = _template(folder, settings)
         return cls(tokenizer, template, names, frozenset(eos), adds_bos, notes)

@@ -12,6 +12,7 @@ from chatkv.documents import DocumentError, parse_json
 from chatkv.files import MIB, UnreadableError, read_text
 from chatkv.model.confined import serve
 from chatkv.model.errors import LimitError, ModelError
+from chatkv.model.panics import LOADING
 
 _MEMORY = 8192 * MIB
 MAX_BYTES = 64 * MIB
@@ -56,12 +57,13 @@ def answer(question: dict[str, str]) -> str | None:
         raise ModelError(f"{file} {error}") from None
     except DocumentError as error:
         raise ModelError(f"{file}: {error}; download it again") from None
-    try:
-        tokenizer = Tokenizer.from_str(text)
-    except Exception as error:
-        # The library raises bare Exception for anything wrong with the file.
-        raise ModelError(f"{file} can't be read ({str(error)[:120]}); download it again") from None
-    _try(tokenizer, file)
+    with LOADING:
+        try:
+            tokenizer = Tokenizer.from_str(text)
+        except Exception as error:
+            # The library raises bare Exception for anything wrong with the file.
+            raise ModelError(f"{file} can't be read ({str(error)[:120]}); download it again") from None
+        _try(tokenizer, file)
     return None
 
 
