@@ -25,6 +25,13 @@ class Ended:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 signal.signal(number, self._take)
 
+    def terminal_is_gone(self) -> None:
+        """What was read has ended: the same as the signal, which may come later. Any thread."""
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it quits, and not by a signal
+            self._app.call_later(self._app.action_quit)
+        else:
+            self._take(signal.SIGHUP, None)
+
     def _take(self, number: int, frame: FrameType | None) -> None:
         if self.by is None:
             self.by = signal.Signals(number)

@@ -69,13 +69,20 @@ class TerminalDriver(LinuxDriver):
                     except OSError:
                         data = b""
                     if not data:
-                        self._app.call_later(self._app.action_quit)
+                        self._quit()
                         return
                     if text := self._heard(decode(data)):  # a character may come in two reads
                         for message in parser.feed(text):
                             self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+    def _quit(self) -> None:
+        ended = getattr(self._app, "ended", None)
+        if ended is not None:
+            ended.terminal_is_gone()
+        else:
+            self._app.call_later(self._app.action_quit)
 
     def _heard(self, text: str) -> str:
         before = self._answers.light
