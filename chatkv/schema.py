@@ -56,9 +56,6 @@ def option(
         "example": example,
         "size": size,
         "length": length,
-        "ge": ge,
-        "le": le,
-        "gt": gt,
     }
     bounds: dict[str, Any] = {"ge": ge, "le": le, "gt": gt} if length is None else {"max_length": le}
     return Meta(description=help, extra=extra, **{k: v for k, v in bounds.items() if v is not None})
@@ -187,8 +184,12 @@ def fields_of(owner: type) -> Mapping[str, Field]:
             optional,
             None if default is MISSING else default,
             meta.description or "",
-            *(extra[name] for name in ("panel", "flag", "metavar", "example", "size", "ge", "le", "gt")),
-            *(extra[name] for name in ("length", "choices", "check")),
+            low=meta.ge,
+            high=meta.le if meta.max_length is None else meta.max_length,
+            above=meta.gt,
+            _choices=extra["choices"],
+            _check=extra["check"],
+            **{name: extra[name] for name in ("panel", "flag", "metavar", "example", "size", "length")},
         )
     return found
 
